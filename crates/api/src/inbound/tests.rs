@@ -1,0 +1,175 @@
+//! Tables of inbound policy conversions.
+
+use super::*;
+use leno_model::policy::{DefaultPolicy, PeerTls, decide, every_network};
+use std::time::Duration;
+
+fn policy(protocol: InboundProtocol, authorizations: Vec<Authorization>) -> InboundPolicy {
+    InboundPolicy {
+        protocol,
+        authorizations,
+        server: Resource::Object {
+            group: "policy.linkerd.io".into(),
+            kind: "server".into(),
+            namespace: "default".into(),
+            name: "web-http".into(),
+            section: "".into(),
+            port: 0,
+        },
+        labels: crate::destination::labels([("zone", "a")]),
+    }
+}
+
+fn authorization(authentication: Authentication) -> Authorization {
+    Authorization {
+        networks: vec![Network {
+            net: "10.0.0.0/8".parse().unwrap(),
+            except: vec!["10.1.0.0/16".parse().unwrap(), "10.2.3.4/32".parse().unwrap()],
+        }],
+        authentication,
+        resource: Resource::object("policy.linkerd.io", "AuthorizationPolicy", "default", "web"),
+        labels: Labels::default(),
+    }
+}
+
+#[track_caller]
+fn round_trip(policy: &InboundPolicy) {
+    let message = to_message(policy);
+    assert_eq!(unserved(&message), Vec::<&str>::new());
+    assert_eq!(from_message(&message).as_ref(), Ok(policy));
+}
+
+#[test]
+fn round_trips() {
+    let timeout = Duration::from_secs(10);
+    for protocol in [
+        InboundProtocol::Detect { timeout },
+        InboundProtocol::Opaque,
+        InboundProtocol::Tls,
+        InboundProtocol::Http1,
+        InboundProtocol::Http2,
+        InboundProtocol::Grpc,
+    ] {
+        round_trip(&policy(protocol, Vec::new()));
+    }
+    let named = Authentication::TlsAuthenticated {
+        identities: vec!["spiffe://td/ns/a/sa/web".into(), "web.a.identity.td".into()],
+        suffixes: vec![Suffix(Vec::new()), Suffix(vec!["identity".into(), "td".into()])],
+    };
+    for authentication in
+        [Authentication::Unauthenticated, Authentication::TlsUnauthenticated, named]
+    {
+        round_trip(&policy(InboundProtocol::Opaque, vec![authorization(authentication)]));
+    }
+    for default in
+        [DefaultPolicy::AllUnauthenticated, DefaultPolicy::AllAuthenticated, DefaultPolicy::Deny]
+    {
+        round_trip(&InboundPolicy {
+            server: Resource::default_named(default.as_str()),
+            ..policy(InboundProtocol::Opaque, default.authorizations())
+        });
+    }
+}
+
+/// The error after `spoil`.
+#[track_caller]
+fn check(spoil: impl FnOnce(&mut message::Server), expected: &str) {
+    let named = Authentication::TlsAuthenticated {
+        identities: vec!["spiffe://td/ns/a/sa/web".into()],
+        suffixes: vec![Suffix(vec!["td".into()])],
+    };
+    let timeout = Duration::from_secs(10);
+    let good = policy(InboundProtocol::Detect { timeout }, vec![authorization(named)]);
+    let mut message = to_message(&good);
+    spoil(&mut message);
+    assert_eq!(from_message(&message).unwrap_err().to_string(), expected);
+}
+
+fn clients(
+    server: &mut message::Server,
+) -> &mut message::authn::permit_mesh_tls::PermitClientIdentities {
+    use message::authn::{Permit, permit_mesh_tls::Clients};
+    let authn = server.authorizations[0].authentication.as_mut().unwrap();
+    let Some(Permit::MeshTls(tls)) = &mut authn.permit else { panic!("mesh TLS") };
+    let Some(Clients::Identities(clients)) = &mut tls.clients else { panic!("identities") };
+    clients
+}
+
+#[test]
+fn malformed_policies_are_refused_by_field() {
+    check(|s| s.protocol = None, "protocol.kind is missing");
+    check(
+        |s| {
+            let kind = message::proxy_protocol::Kind::Detect(Default::default());
+            s.protocol = Some(message::ProxyProtocol { kind: Some(kind) });
+        },
+        "protocol.detect.timeout is missing",
+    );
+    check(|s| s.labels.clear(), "labels.name is missing");
+    check(
+        |s| s.authorizations[0].authentication = None,
+        "authorizations.authentication is missing",
+    );
+    check(
+        |s| {
+            s.authorizations[0].labels.clear();
+            s.authorizations[0].metadata = None;
+        },
+        "authorizations.metadata is missing",
+    );
+    check(|s| s.authorizations[0].networks[0].net = None, "authorizations.networks.net is missing");
+    check(
+        |s| s.authorizations[0].networks[0].except[0].prefix_len = 64,
+        "authorizations.networks.except: 10.1.0.0 has no prefix of 64 bits",
+    );
+    check(
+        |s| clients(s).identities[0].name = "a b".into(),
+        "meshTLS.identities: \"a b\" is not a DNS name: a label has only letters, digits, '-' and '_'",
+    );
+    check(
+        |s| clients(s).suffixes[0].parts = vec![String::new()],
+        "meshTLS.suffixes.parts is missing",
+    );
+    check(
+        |s| s.authorizations = vec![s.authorizations[0].clone(); 1025],
+        "authorizations has 1025, at most 1024 are taken",
+    );
+}
+
+#[test]
+fn an_authorization_may_name_its_object_by_labels_alone() {
+    let mut message = to_message(&policy(
+        InboundProtocol::Opaque,
+        vec![authorization(Authentication::Unauthenticated)],
+    ));
+    message.authorizations[0].metadata = None;
+    let read = from_message(&message).unwrap();
+    assert_eq!(read.authorizations[0].resource.name(), "web");
+}
+
+#[test]
+fn nobody_is_let_in_by_what_is_not_carried_out() {
+    let mut server = to_message(&policy(InboundProtocol::Http1, Vec::new()));
+    let everyone = authorization_message(&Authorization {
+        networks: every_network(),
+        ..authorization(Authentication::Unauthenticated)
+    });
+    let kind = server.protocol.as_mut().unwrap().kind.as_mut().unwrap();
+    let message::proxy_protocol::Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
+    http1.routes[0].authorizations = vec![everyone];
+    http1.local_rate_limit =
+        Some(message::HttpLocalRateLimit { total: Some(Default::default()), ..Default::default() });
+    assert_eq!(unserved(&server), ["inbound routes", "inbound rate limit"]);
+    let read = from_message(&server).unwrap();
+    assert!(decide(&read, [10, 0, 0, 1].into(), &PeerTls::None).is_err());
+}
+
+#[test]
+fn requests() {
+    let workload = WorkloadId::parse("default:web-1").unwrap();
+    let asked = request(&workload, 8080);
+    assert_eq!(asked.workload, r#"{"ns":"default","pod":"web-1"}"#);
+    assert_eq!(read_request(&asked), Ok((workload, 8080)));
+    assert!(read_request(&message::PortSpec { port: 0, ..asked.clone() }).is_err());
+    assert!(read_request(&message::PortSpec { port: 65_536, ..asked }).is_err());
+}

@@ -1,0 +1,20 @@
+//! What travels between the planes: messages <-> model. Nothing else in Leno touches a message.
+//!
+//! - [`destination`]: endpoints of a destination, in deltas.
+//! - [`outbound`]: how traffic to an original destination is routed.
+//! - [`inbound`]: who may reach a port, and what is spoken there.
+//! - [`WireError`]: what is wrong with a message, naming the field.
+//!
+//! `from_message` reads what the other plane sent and refuses what it cannot say exactly in the model; `to_message`
+//! writes; `request` and `read_request` do the same for what a proxy asks; `unserved` lists what a message
+//! asks for that Leno understands and does not carry out, so that somebody is told.
+#![forbid(unsafe_code)]
+
+pub mod destination;
+mod error;
+pub mod inbound;
+mod matching;
+pub mod outbound;
+mod parts;
+
+pub use error::WireError;

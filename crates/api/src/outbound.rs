@@ -1,0 +1,176 @@
+//! How traffic to one original destination is routed: `outbound.OutboundPolicy` <-> [`OutboundPolicy`].
+//!
+//! A gRPC route's service and method are path matches in the model and become service and method again on the way out.
+//! Retries and failure accrual are not carried out yet, queues are bounded by the proxy's own limits: [`unserved`]
+//! names the former.
+//!
+//! - `backend.rs`: backends and how endpoints are found.
+//! - `distribution.rs`: the one shape that four kinds of routes share.
+//! - `http.rs`, `grpc.rs`, `connection.rs`: routes of each kind.
+
+use crate::WireError;
+use crate::parts;
+use leno_model::limit::{ROUTES_MAX, RULES_MAX};
+use leno_model::name::WorkloadId;
+use leno_model::route::{OutboundPolicy, OutboundProtocol};
+use linkerd2_proxy_api::outbound as message;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+mod backend;
+mod connection;
+mod distribution;
+mod grpc;
+mod http;
+
+/// What a proxy wants to reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An original destination.
+    Address(SocketAddr),
+    /// A name and port, e.g. an HTTP authority.
+    Authority(Arc<str>),
+}
+
+/// What a proxy asks for: the policy of an original destination, as seen from its workload.
+#[must_use]
+pub fn request(workload: &WorkloadId, target: SocketAddr) -> message::TrafficSpec {
+    message::TrafficSpec {
+        source_workload: workload.to_string(),
+        target: Some(message::traffic_spec::Target::Addr(target.into())),
+    }
+}
+
+/// Reads what a proxy asks for.
+///
+/// # Errors
+/// The workload or the target is not one.
+pub fn read_request(message: &message::TrafficSpec) -> Result<(WorkloadId, Target), WireError> {
+    use message::traffic_spec::Target as Asked;
+    let workload = WorkloadId::parse(&message.source_workload)
+        .map_err(|error| WireError::invalid("source_workload", error))?;
+    let target = match message.target.as_ref().ok_or(WireError::Missing("target"))? {
+        Asked::Addr(address) => Target::Address(parts::address(Some(address), "target.addr")?),
+        Asked::Authority(name) => Target::Authority(parts::some_text(name, "target.authority")?),
+    };
+    Ok((workload, target))
+}
+
+/// Reads a policy.
+///
+/// # Errors
+/// Names the field that is missing, malformed, too large or not supported.
+pub fn from_message(message: &message::OutboundPolicy) -> Result<OutboundPolicy, WireError> {
+    use message::proxy_protocol::Kind;
+    let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
+    let protocol = match protocol.ok_or(WireError::Missing("protocol.kind"))? {
+        Kind::Detect(detect) => {
+            let http1 = detect.http1.as_ref().ok_or(WireError::Missing("detect.http1"))?;
+            let http2 = detect.http2.as_ref().ok_or(WireError::Missing("detect.http2"))?;
+            let opaque = detect.opaque.as_ref().ok_or(WireError::Missing("detect.opaque"))?;
+            OutboundProtocol::Detect {
+                timeout: parts::duration(detect.timeout.as_ref(), "detect.timeout")?,
+                http1: http::routes(&http1.routes)?,
+                http2: http::routes(&http2.routes)?,
+                opaque: connection::opaque_routes(&opaque.routes)?,
+            }
+        }
+        Kind::Http1(http1) => OutboundProtocol::Http1(http::routes(&http1.routes)?),
+        Kind::Http2(http2) => OutboundProtocol::Http2(http::routes(&http2.routes)?),
+        Kind::Grpc(grpc) => OutboundProtocol::Grpc(grpc::routes(&grpc.routes)?),
+        Kind::Opaque(opaque) => {
+            OutboundProtocol::Opaque(connection::opaque_routes(&opaque.routes)?)
+        }
+        Kind::Tls(tls) => OutboundProtocol::Tls(connection::tls_routes(&tls.routes)?),
+    };
+    Ok(OutboundPolicy { parent: parts::resource(message.metadata.as_ref(), "metadata")?, protocol })
+}
+
+/// Writes a policy.
+///
+/// # Errors
+/// A route of declared gRPC has a match or filter that a gRPC route cannot say, or a route of connections has filters.
+pub fn to_message(policy: &OutboundPolicy) -> Result<message::OutboundPolicy, WireError> {
+    use message::proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque, Tls};
+    let http1 =
+        |routes| http::routes_message(routes).map(|routes| Http1 { routes, failure_accrual: None });
+    let http2 =
+        |routes| http::routes_message(routes).map(|routes| Http2 { routes, failure_accrual: None });
+    let kind = match &policy.protocol {
+        OutboundProtocol::Detect { timeout, http1: one, http2: two, opaque } => {
+            Kind::Detect(Detect {
+                timeout: Some(parts::duration_message(*timeout)),
+                opaque: Some(Opaque { routes: connection::opaque_routes_message(opaque)? }),
+                http1: Some(http1(one)?),
+                http2: Some(http2(two)?),
+            })
+        }
+        OutboundProtocol::Http1(routes) => Kind::Http1(http1(routes)?),
+        OutboundProtocol::Http2(routes) => Kind::Http2(http2(routes)?),
+        OutboundProtocol::Grpc(routes) => {
+            Kind::Grpc(Grpc { routes: grpc::routes_message(routes)?, failure_accrual: None })
+        }
+        OutboundProtocol::Opaque(routes) => {
+            Kind::Opaque(Opaque { routes: connection::opaque_routes_message(routes)? })
+        }
+        OutboundProtocol::Tls(routes) => {
+            Kind::Tls(Tls { routes: connection::tls_routes_message(routes)? })
+        }
+    };
+    Ok(message::OutboundPolicy {
+        protocol: Some(message::ProxyProtocol { kind: Some(kind) }),
+        metadata: Some(parts::resource_message(&policy.parent)),
+    })
+}
+
+/// What the message asks for that is understood and not carried out.
+#[must_use]
+pub fn unserved(message: &message::OutboundPolicy) -> Vec<&'static str> {
+    use message::proxy_protocol::Kind;
+    let mut unserved = Vec::new();
+    let accrual = "failure accrual";
+    match message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref()) {
+        Some(Kind::Detect(detect)) => {
+            if let Some(http1) = &detect.http1 {
+                unserved.extend(http1.failure_accrual.is_some().then_some(accrual));
+                http::unserved(&http1.routes, &mut unserved);
+            }
+            if let Some(http2) = &detect.http2 {
+                unserved.extend(http2.failure_accrual.is_some().then_some(accrual));
+                http::unserved(&http2.routes, &mut unserved);
+            }
+        }
+        Some(Kind::Http1(http1)) => {
+            unserved.extend(http1.failure_accrual.is_some().then_some(accrual));
+            http::unserved(&http1.routes, &mut unserved);
+        }
+        Some(Kind::Http2(http2)) => {
+            unserved.extend(http2.failure_accrual.is_some().then_some(accrual));
+            http::unserved(&http2.routes, &mut unserved);
+        }
+        Some(Kind::Grpc(grpc)) => {
+            unserved.extend(grpc.failure_accrual.is_some().then_some(accrual));
+            grpc::unserved(&grpc.routes, &mut unserved);
+        }
+        Some(Kind::Opaque(_) | Kind::Tls(_)) | None => {}
+    }
+    unserved.sort_unstable();
+    unserved.dedup();
+    unserved
+}
+
+/// Refuses a list of routes that is too long.
+fn few_routes(count: usize) -> Result<(), WireError> {
+    parts::at_most(count, ROUTES_MAX, "routes")
+}
+
+/// A route has rules, and not too many.
+fn some_rules(count: usize) -> Result<(), WireError> {
+    if count == 0 {
+        return Err(WireError::Missing("routes.rules"));
+    }
+    parts::at_most(count, RULES_MAX, "routes.rules")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! gRPC routes: service and method are path matches in the model.
+
+use super::backend::{backend, backend_message, is_penalizing};
+use super::distribution::distribution;
+use super::http::{failure_of_broken, timeouts, timeouts_message};
+use super::{few_routes, some_rules};
+use crate::matching::{self, FailureKind};
+use crate::{WireError, parts};
+use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
+use leno_model::route::{
+    Backend, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, PathMatch, Pattern,
+    RequestMatch,
+};
+use linkerd2_proxy_api::{grpc_route, outbound as message};
+
+distribution!(grpc_route, route_backend, route_backend_message);
+
+/// gRPC's code UNAVAILABLE.
+const UNAVAILABLE: u16 = 14;
+/// A method of whatever service: this expression, then the escaped name.
+const ANY_SERVICE: &str = "/[^/]+/";
+
+pub(super) fn routes(messages: &[message::GrpcRoute]) -> Result<HttpRoutes, WireError> {
+    few_routes(messages.len())?;
+    let route = |message: &message::GrpcRoute| {
+        some_rules(message.rules.len())?;
+        Ok(HttpRoute {
+            resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
+            hosts: matching::hosts(&message.hosts)?,
+            rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
+        })
+    };
+    Ok(HttpRoutes { routes: messages.iter().map(route).collect::<Result<_, WireError>>()? })
+}
+
+fn rule(message: &message::grpc_route::Rule) -> Result<HttpRule, WireError> {
+    parts::at_most(message.matches.len(), MATCHES_MAX, "routes.rules.matches")?;
+    #[expect(deprecated, reason = "control planes from before `timeouts` say only this")]
+    let old_timeout = message.request_timeout.as_ref();
+    Ok(HttpRule {
+        matches: message.matches.iter().map(rpc_match).collect::<Result<_, _>>()?,
+        filters: filters(&message.filters)?,
+        backends: distribution(message.backends.as_ref())?,
+        timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
+    })
+}
+
+fn rpc_match(message: &grpc_route::GrpcRouteMatch) -> Result<RequestMatch, WireError> {
+    let path = match &message.rpc {
+        None => None,
+        Some(rpc) => rpc_path(&rpc.service, &rpc.method)?,
+    };
+    Ok(RequestMatch {
+        path,
+        headers: matching::header_matches(&message.headers)?,
+        ..RequestMatch::default()
+    })
+}
+
+/// A name in a gRPC path: identifiers and dots (protobuf's language specification), nothing that a path could misread.
+fn is_rpc_name(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+fn rpc_path(service: &str, method: &str) -> Result<Option<PathMatch>, WireError> {
+    for (name, field) in [(service, "rpc.service"), (method, "rpc.method")] {
+        parts::text(name, field)?;
+        if !is_rpc_name(name) {
+            return Err(WireError::invalid(field, format_args!("{name:?} is not a gRPC name")));
+        }
+    }
+    Ok(match (service, method) {
+        ("", "") => None,
+        (service, "") => Some(PathMatch::Prefix(format!("/{service}").into())),
+        ("", method) => {
+            parts::at_most(method.len(), 256, "rpc.method")?;
+            let text = format!("{ANY_SERVICE}{}", method.replace('.', "\\."));
+            let pattern = Pattern::parse(&text);
+            Some(PathMatch::Regex(pattern.map_err(|e| WireError::invalid("rpc.method", e))?))
+        }
+        (service, method) => Some(PathMatch::Exact(format!("/{service}/{method}").into())),
+    })
+}
+
+fn rpc_message(path: &PathMatch) -> Option<grpc_route::GrpcRpcMatch> {
+    let rpc = |service: &str, method: &str| {
+        (is_rpc_name(service) && is_rpc_name(method)).then(|| grpc_route::GrpcRpcMatch {
+            service: service.to_owned(),
+            method: method.to_owned(),
+        })
+    };
+    match path {
+        PathMatch::Exact(path) => {
+            let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+            (!service.is_empty() && !method.is_empty()).then(|| rpc(service, method))?
+        }
+        PathMatch::Prefix(path) => {
+            let service = path.strip_prefix('/')?;
+            rpc(service.strip_suffix('/').unwrap_or(service), "")
+        }
+        PathMatch::Regex(pattern) => {
+            let method = pattern.as_str().strip_prefix(ANY_SERVICE)?.replace("\\.", ".");
+            // Only what `rpc_path` would write: any other expression is not a name.
+            let again = rpc_path("", &method).ok()??;
+            (again == *path).then(|| rpc("", &method))?
+        }
+    }
+}
+
+fn filters(messages: &[message::grpc_route::Filter]) -> Result<Vec<Filter>, WireError> {
+    use message::grpc_route::filter::Kind;
+    parts::at_most(messages.len(), FILTERS_MAX, "filters")?;
+    let filter = |message: &message::grpc_route::Filter| match message
+        .kind
+        .as_ref()
+        .ok_or(WireError::Missing("filters.kind"))?
+    {
+        Kind::FailureInjector(fail) => {
+            matching::failure(fail.code, &fail.message, fail.ratio.as_ref(), FailureKind::GrpcCode)
+        }
+        Kind::RequestHeaderModifier(change) => matching::request_headers(change),
+    };
+    messages.iter().map(filter).collect()
+}
+
+fn filter_message(filter: &Filter) -> Result<message::grpc_route::Filter, WireError> {
+    use message::grpc_route::filter::Kind;
+    let unsupported = |what| Err(WireError::Unsupported { field: "grpc.filters", what });
+    let kind = match filter {
+        Filter::RequestHeaders(change) => {
+            Kind::RequestHeaderModifier(matching::request_headers_message(change))
+        }
+        Filter::Fail(failure) => Kind::FailureInjector(grpc_route::GrpcFailureInjector {
+            code: u32::from(failure.status),
+            message: failure.message.to_string(),
+            ratio: matching::ratio_message(failure),
+        }),
+        Filter::ResponseHeaders(_) => return unsupported("a change of response headers"),
+        Filter::Redirect(_) => return unsupported("a redirect"),
+    };
+    Ok(message::grpc_route::Filter { kind: Some(kind) })
+}
+
+fn route_backend(message: &message::grpc_route::RouteBackend) -> Result<Backend, WireError> {
+    backend(message.backend.as_ref(), filters(&message.filters)?)
+}
+
+fn route_backend_message(
+    backend: &Backend,
+) -> Result<message::grpc_route::RouteBackend, WireError> {
+    let broken = failure_of_broken(backend, UNAVAILABLE);
+    let filters = backend.filters.iter().chain(&broken).map(filter_message);
+    Ok(message::grpc_route::RouteBackend {
+        backend: Some(backend_message(backend)),
+        filters: filters.collect::<Result<_, _>>()?,
+        ..Default::default()
+    })
+}
+
+fn rpc_match_message(request: &RequestMatch) -> Result<grpc_route::GrpcRouteMatch, WireError> {
+    let unsupported = |what| Err(WireError::Unsupported { field: "grpc.matches", what });
+    if !request.query.is_empty() {
+        return unsupported("a match on query parameters");
+    }
+    if request.method.as_deref().is_some_and(|method| method != "POST") {
+        return unsupported("a match on an HTTP method");
+    }
+    let rpc = match &request.path {
+        None => None,
+        Some(path) => match rpc_message(path) {
+            Some(rpc) => Some(rpc),
+            None => return unsupported("a path that is not /service/method"),
+        },
+    };
+    Ok(grpc_route::GrpcRouteMatch {
+        rpc,
+        headers: matching::header_matches_message(&request.headers),
+    })
+}
+
+pub(super) fn routes_message(routes: &HttpRoutes) -> Result<Vec<message::GrpcRoute>, WireError> {
+    let rule = |rule: &HttpRule| {
+        Ok(message::grpc_route::Rule {
+            matches: rule.matches.iter().map(rpc_match_message).collect::<Result<_, _>>()?,
+            filters: rule.filters.iter().map(filter_message).collect::<Result<_, _>>()?,
+            backends: Some(distribution_message(&rule.backends)?),
+            timeouts: timeouts_message(&rule.timeouts),
+            ..Default::default()
+        })
+    };
+    let route = |route: &HttpRoute| {
+        Ok(message::GrpcRoute {
+            metadata: Some(parts::resource_message(&route.resource)),
+            hosts: matching::hosts_message(&route.hosts),
+            rules: route.rules.iter().map(rule).collect::<Result<_, WireError>>()?,
+        })
+    };
+    routes.routes.iter().map(route).collect()
+}
+
+pub(super) fn unserved(routes: &[message::GrpcRoute], unserved: &mut Vec<&'static str>) {
+    use message::grpc_route::distribution::Kind;
+    for rule in routes.iter().flat_map(|route| &route.rules) {
+        unserved.extend(rule.retry.is_some().then_some("retries"));
+        unserved.extend(rule.allow_l5d_request_headers.then_some("l5d request headers"));
+        let backends: Vec<_> =
+            match rule.backends.as_ref().and_then(|backends| backends.kind.as_ref()) {
+                Some(Kind::FirstAvailable(first)) => first.backends.iter().collect(),
+                Some(Kind::RandomAvailable(random)) => random
+                    .backends
+                    .iter()
+                    .filter_map(|weighted| weighted.backend.as_ref())
+                    .collect(),
+                Some(Kind::Empty(_)) | None => Vec::new(),
+            };
+        let penalty = backends.iter().any(|backend| is_penalizing(backend.backend.as_ref()));
+        unserved.extend(penalty.then_some("balancing penalties"));
+    }
+}

@@ -1,0 +1,176 @@
+//! HTTP routes.
+
+use super::backend::{backend, backend_message, is_penalizing};
+use super::distribution::distribution;
+use super::{few_routes, some_rules};
+use crate::matching::{self, FailureKind};
+use crate::{WireError, parts};
+use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
+use leno_model::route::{
+    Backend, BackendKind, Distribution, Failure, Filter, HttpRoute, HttpRoutes, HttpRule, Timeouts,
+};
+use linkerd2_proxy_api::{http_route, outbound as message};
+
+distribution!(http_route, route_backend, route_backend_message);
+
+pub(super) fn routes(messages: &[message::HttpRoute]) -> Result<HttpRoutes, WireError> {
+    few_routes(messages.len())?;
+    let route = |message: &message::HttpRoute| {
+        some_rules(message.rules.len())?;
+        Ok(HttpRoute {
+            resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
+            hosts: matching::hosts(&message.hosts)?,
+            rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
+        })
+    };
+    Ok(HttpRoutes { routes: messages.iter().map(route).collect::<Result<_, WireError>>()? })
+}
+
+fn rule(message: &message::http_route::Rule) -> Result<HttpRule, WireError> {
+    parts::at_most(message.matches.len(), MATCHES_MAX, "routes.rules.matches")?;
+    #[expect(deprecated, reason = "control planes from before `timeouts` say only this")]
+    let old_timeout = message.request_timeout.as_ref();
+    Ok(HttpRule {
+        matches: message.matches.iter().map(matching::request_match).collect::<Result<_, _>>()?,
+        filters: filters(&message.filters)?,
+        backends: distribution(message.backends.as_ref())?,
+        timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
+    })
+}
+
+/// The timeouts of a rule; `old_timeout` is what a response timeout was before there were three kinds.
+pub(super) fn timeouts(
+    message: Option<&http_route::Timeouts>,
+    old_timeout: Option<&prost_types::Duration>,
+) -> Result<Timeouts, WireError> {
+    let Some(message) = message else {
+        let response = parts::optional_duration(old_timeout, "rules.requestTimeout")?;
+        return Ok(Timeouts { response, ..Timeouts::default() });
+    };
+    Ok(Timeouts {
+        request: parts::optional_duration(message.request.as_ref(), "timeouts.request")?,
+        response: parts::optional_duration(message.response.as_ref(), "timeouts.response")?,
+        idle: parts::optional_duration(message.idle.as_ref(), "timeouts.idle")?,
+    })
+}
+
+pub(super) fn timeouts_message(timeouts: &Timeouts) -> Option<http_route::Timeouts> {
+    (*timeouts != Timeouts::default()).then(|| http_route::Timeouts {
+        request: timeouts.request.map(parts::duration_message),
+        response: timeouts.response.map(parts::duration_message),
+        idle: timeouts.idle.map(parts::duration_message),
+    })
+}
+
+fn filters(messages: &[message::http_route::Filter]) -> Result<Vec<Filter>, WireError> {
+    use message::http_route::filter::Kind;
+    parts::at_most(messages.len(), FILTERS_MAX, "filters")?;
+    let filter = |message: &message::http_route::Filter| match message
+        .kind
+        .as_ref()
+        .ok_or(WireError::Missing("filters.kind"))?
+    {
+        Kind::FailureInjector(fail) => matching::failure(
+            fail.status,
+            &fail.message,
+            fail.ratio.as_ref(),
+            FailureKind::HttpStatus,
+        ),
+        Kind::RequestHeaderModifier(change) => matching::request_headers(change),
+        Kind::ResponseHeaderModifier(change) => matching::response_headers(change),
+        Kind::Redirect(redirect) => matching::redirect(redirect),
+    };
+    messages.iter().map(filter).collect()
+}
+
+fn filter_message(filter: &Filter) -> message::http_route::Filter {
+    use message::http_route::filter::Kind;
+    let kind = match filter {
+        Filter::RequestHeaders(change) => {
+            Kind::RequestHeaderModifier(matching::request_headers_message(change))
+        }
+        Filter::ResponseHeaders(change) => {
+            Kind::ResponseHeaderModifier(matching::response_headers_message(change))
+        }
+        Filter::Redirect(redirect) => Kind::Redirect(matching::redirect_message(redirect)),
+        Filter::Fail(failure) => Kind::FailureInjector(http_route::HttpFailureInjector {
+            status: u32::from(failure.status),
+            message: failure.message.to_string(),
+            ratio: matching::ratio_message(failure),
+        }),
+    };
+    message::http_route::Filter { kind: Some(kind) }
+}
+
+fn route_backend(message: &message::http_route::RouteBackend) -> Result<Backend, WireError> {
+    backend(message.backend.as_ref(), filters(&message.filters)?)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other kinds of routes can fail here")]
+fn route_backend_message(
+    backend: &Backend,
+) -> Result<message::http_route::RouteBackend, WireError> {
+    let mut filters: Vec<_> = backend.filters.iter().map(filter_message).collect();
+    if let Some(failure) = failure_of_broken(backend, 500) {
+        filters.push(filter_message(&failure));
+    }
+    Ok(message::http_route::RouteBackend {
+        backend: Some(backend_message(backend)),
+        filters,
+        ..Default::default()
+    })
+}
+
+/// What a broken backend must be told to answer, where no filter of its own does: linkerd's proxy has no other word for it.
+pub(super) fn failure_of_broken(backend: &Backend, status: u16) -> Option<Filter> {
+    let answers = |filter: &Filter| matches!(filter, Filter::Fail(Failure { denominator: 0, .. }));
+    let silent = !backend.filters.iter().any(answers) && backend.filters.len() < FILTERS_MAX;
+    (backend.kind == BackendKind::Broken && silent).then(|| {
+        Filter::Fail(Failure {
+            status,
+            message: "the backend that the route names is not there".into(),
+            numerator: 0,
+            denominator: 0,
+        })
+    })
+}
+
+pub(super) fn routes_message(routes: &HttpRoutes) -> Result<Vec<message::HttpRoute>, WireError> {
+    let rule = |rule: &HttpRule| {
+        Ok(message::http_route::Rule {
+            matches: rule.matches.iter().map(matching::request_match_message).collect(),
+            filters: rule.filters.iter().map(filter_message).collect(),
+            backends: Some(distribution_message(&rule.backends)?),
+            timeouts: timeouts_message(&rule.timeouts),
+            ..Default::default()
+        })
+    };
+    let route = |route: &HttpRoute| {
+        Ok(message::HttpRoute {
+            metadata: Some(parts::resource_message(&route.resource)),
+            hosts: matching::hosts_message(&route.hosts),
+            rules: route.rules.iter().map(rule).collect::<Result<_, WireError>>()?,
+        })
+    };
+    routes.routes.iter().map(route).collect()
+}
+
+pub(super) fn unserved(routes: &[message::HttpRoute], unserved: &mut Vec<&'static str>) {
+    use message::http_route::distribution::Kind;
+    for rule in routes.iter().flat_map(|route| &route.rules) {
+        unserved.extend(rule.retry.is_some().then_some("retries"));
+        unserved.extend(rule.allow_l5d_request_headers.then_some("l5d request headers"));
+        let backends: Vec<_> =
+            match rule.backends.as_ref().and_then(|backends| backends.kind.as_ref()) {
+                Some(Kind::FirstAvailable(first)) => first.backends.iter().collect(),
+                Some(Kind::RandomAvailable(random)) => random
+                    .backends
+                    .iter()
+                    .filter_map(|weighted| weighted.backend.as_ref())
+                    .collect(),
+                Some(Kind::Empty(_)) | None => Vec::new(),
+            };
+        let penalty = backends.iter().any(|backend| is_penalizing(backend.backend.as_ref()));
+        unserved.extend(penalty.then_some("balancing penalties"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Flags, with their help beside them.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Leno, the lightest service mesh: runs Kubernetes manifests on one machine and shows what passes through the mesh.
+#[derive(Debug, Parser)]
+#[command(name = "leno", version, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    /// Where a running mesh keeps its files and its socket.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "LENO_STATE_DIR",
+        default_value = "/run/leno"
+    )]
+    pub(crate) state_dir: PathBuf,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run manifests on this machine: a network namespace per pod, containers as processes, everything gone at the end
+    Up(Up),
+    /// End what `leno up` started
+    Down,
+    /// List pods, their addresses, identities and proxies
+    Ps(Shown),
+    /// Show traffic of each pod: requests, success, latency, TCP
+    Stat(Stat),
+    /// Show who speaks with whom: the identities of both sides of every hop
+    Edges(Shown),
+    /// Run a program inside a pod (its network, files and processes) and pass its exit code on
+    Exec(Exec),
+    /// Print what a pod's containers wrote
+    Logs(Logs),
+    /// Tell what this machine lacks, and what to do about it
+    Check,
+    /// Print the version
+    Version,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Up {
+    /// Manifests: files, or directories of *.yaml, *.yml and *.json; watched while running
+    #[arg(short = 'f', long = "file", required = true, value_name = "PATH", num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Which mesh the pods are part of
+    #[arg(long, value_enum, default_value_t = Mesh::Leno)]
+    pub(crate) mesh: Mesh,
+    /// Go to the background once everything is ready
+    #[arg(long, short = 'd')]
+    pub(crate) detach: bool,
+    /// How long pods may take to become ready, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub(crate) wait: u64,
+    /// Do not print what containers write
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// How much to log about ourselves: error, warn, info, debug
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub(crate) log: String,
+    /// The background half of --detach
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mesh {
+    /// Every pod gets a proxy, except where `leno.dev/inject: disabled` is annotated
+    Leno,
+    /// No proxies
+    None,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// More columns
+    Wide,
+    /// For programs; docs/cli.md is the contract
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Shown {
+    /// How to print
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// Print again and again until Ctrl-C
+    #[arg(short = 'w', long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Stat {
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// How long to look, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) window: f64,
+    /// Show hops with the identities of both sides instead
+    #[arg(long)]
+    pub(crate) edges: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Exec {
+    /// Pod by name, unique beginning of its name, or deploy/NAME; `namespace/` may come before
+    #[arg(required_unless_present = "node")]
+    pub(crate) pod: Option<String>,
+    /// Which container's files and environment
+    #[arg(short = 'c', long)]
+    pub(crate) container: Option<String>,
+    /// Enter the node's network instead of a pod: unmeshed, every pod and Service in reach
+    #[arg(long, conflicts_with = "pod", conflicts_with = "container")]
+    pub(crate) node: bool,
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Logs {
+    /// Pod by name, unique beginning of its name, or deploy/NAME
+    pub(crate) pod: String,
+    /// Which container; all of them otherwise
+    #[arg(short = 'c', long)]
+    pub(crate) container: Option<String>,
+    /// Go on with what is written
+    #[arg(short = 'f', long)]
+    pub(crate) follow: bool,
+    /// What the proxy wrote
+    #[arg(long, conflicts_with = "container")]
+    pub(crate) proxy: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn flags_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn lines_that_people_type() {
+        for line in [
+            "leno up -f examples/bookinfo/",
+            "leno up -f a.yaml b.yaml --mesh none --detach",
+            "leno --state-dir /tmp/x ps -o json",
+            "leno ps -w --state-dir /tmp/x",
+            "leno stat -o json --window 0.5",
+            "leno exec reviews -- curl -s http://ratings:9080/",
+            "leno exec deploy/reviews -c app -- sh",
+            "leno exec --node -- ip address",
+            "leno logs reviews -f --proxy",
+            "leno check",
+        ] {
+            assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        for line in ["leno up", "leno exec reviews", "leno exec -- ls", "leno"] {
+            assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

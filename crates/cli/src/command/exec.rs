@@ -1,0 +1,37 @@
+//! `leno exec`.
+
+use crate::args::Exec;
+use anyhow::{Context, bail};
+use leno_up::enter::{self, Place};
+use leno_up::request::{Reply, Request, ask};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) fn run(state: &Path, exec: &Exec) -> anyhow::Result<ExitCode> {
+    let place = match &exec.pod {
+        None => match ask(state, &Request::Node)? {
+            Reply::Node(pid) => Place::Node(pid),
+            other => bail!("leno up answered {other:?}"),
+        },
+        Some(wanted) => {
+            let pod = super::find_pod(state, wanted)?;
+            let mut containers = pod.containers.iter();
+            let chosen = match &exec.container {
+                Some(name) => {
+                    containers
+                        .find(|container| container.name == *name)
+                        .with_context(|| format!("pod {} has no container {name:?}", pod.name))?
+                        .pid
+                }
+                // Init containers come first and have ended.
+                None => containers.rev().find_map(|container| container.pid),
+            };
+            let pid = chosen.with_context(|| {
+                format!("no container of pod {} runs now: {}", pod.name, pod.reason)
+            })?;
+            Place::Container(pid)
+        }
+    };
+    let code = enter::run(&place, &exec.command)?;
+    Ok(ExitCode::from(code))
+}

@@ -1,0 +1,421 @@
+//! The real `leno` on this machine, as root: what it runs, and that nothing is left of it.
+//!
+//! Not root: every test fails and says so. Pods here are shell and Python, without the mesh; the mesh has its own tests in `tests/`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const WEB: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 5
+      initContainers:
+        - name: page
+          command: [sh, -c, 'echo "$GREETING from $(hostname)" > /pages/index.html']
+          env: [{name: GREETING, valueFrom: {configMapKeyRef: {name: texts, key: greeting}}}]
+          volumeMounts: [{name: pages, mountPath: /pages}]
+      containers:
+        - name: web
+          command: [python3, -u, -m, http.server, --bind, "::", "8080"]
+          workingDir: /pages
+          ports: [{name: http, containerPort: 8080}]
+          readinessProbe: {httpGet: {path: /, port: http}, periodSeconds: 1}
+          volumeMounts: [{name: pages, mountPath: /pages}]
+      volumes: [{name: pages, emptyDir: {}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: texts}
+data: {greeting: hello}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-pods}
+spec: {clusterIP: None, selector: {app: web}, ports: [{port: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: nobody}
+spec: {selector: {app: nobody}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: shell}
+spec:
+  containers:
+    - name: sh
+      command: [sh, -c, 'trap "echo bye; exit 0" TERM; echo up as $(id -u); sleep 1000 & wait']
+      securityContext: {runAsUser: 1234, runAsGroup: 1234}
+"#;
+
+/// A running `leno up` of a test, with a state directory and manifests of its own.
+struct Mesh {
+    place: tempfile::TempDir,
+    up: Option<Child>,
+    before: Machine,
+}
+
+/// What must be the same afterwards.
+#[derive(Debug, PartialEq, Eq)]
+struct Machine {
+    mounts: String,
+    rules: String,
+    interfaces: String,
+}
+
+impl Machine {
+    fn now() -> Self {
+        let said = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output().expect(program);
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+        Self {
+            mounts,
+            rules: said("nft", &["list", "ruleset"]),
+            interfaces: said("ip", &["-o", "link"]),
+        }
+    }
+}
+
+impl Mesh {
+    fn new(manifests: &str) -> Self {
+        assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces: run them as root");
+        let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let place = tempfile::tempdir_in(parent).expect("a directory");
+        fs::create_dir(place.path().join("manifests")).expect("a directory");
+        let mesh = Self { place, up: None, before: Machine::now() };
+        mesh.write(manifests);
+        mesh
+    }
+
+    fn up(manifests: &str) -> Self {
+        let mut mesh = Self::new(manifests);
+        mesh.start();
+        mesh
+    }
+
+    fn state(&self) -> PathBuf {
+        self.place.path().join("state")
+    }
+
+    fn write(&self, manifests: &str) {
+        let file = self.place.path().join("manifests/all.yaml");
+        fs::write(&file, manifests).expect("manifests");
+    }
+
+    fn leno(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leno"));
+        command.arg("--state-dir").arg(self.state()).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts and waits for the line that says that everything is ready.
+    fn start(&mut self) {
+        let mut up = self
+            .leno()
+            .args(["up", "--mesh", "none", "-f"])
+            .arg(self.place.path().join("manifests"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("leno up");
+        let talk = BufReader::new(up.stderr.take().expect("stderr"));
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        // Reads to the end: nobody may be held up by a full pipe.
+        std::thread::spawn(move || {
+            for line in talk.lines().map_while(Result::ok) {
+                if line.contains("ready: ") || line.contains("error") {
+                    let _ = ready.send(line);
+                }
+            }
+        });
+        let line = is_ready.recv_timeout(PATIENCE).expect("a word from leno up");
+        assert!(line.contains("ready: "), "{line}");
+        self.up = Some(up);
+    }
+
+    fn exec(&self, pod: &str, script: &str) -> Output {
+        self.leno().args(["exec", pod, "--", "sh", "-c", script]).output().expect("leno exec")
+    }
+
+    #[track_caller]
+    fn check(&self, pod: &str, script: &str, expected: &str) {
+        let output = self.exec(pod, script);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.trim(), expected, "{script}: {talk}");
+    }
+
+    fn pods(&self) -> Vec<serde_json::Value> {
+        let output = self.leno().args(["ps", "-o", "json"]).output().expect("leno ps");
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// Asks until it is so.
+    #[track_caller]
+    fn until(&self, what: &str, so: impl Fn(&[serde_json::Value]) -> bool) {
+        let began = Instant::now();
+        let mut pods = self.pods();
+        while !so(&pods) {
+            assert!(began.elapsed() < PATIENCE, "{what}: {pods:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+            pods = self.pods();
+        }
+    }
+
+    fn processes(&self) -> BTreeSet<u64> {
+        let pods = self.pods();
+        let containers =
+            pods.iter().flat_map(|pod| pod["containers"].as_array().cloned().unwrap_or_default());
+        let pids = containers.filter_map(|container| container["pid"].as_u64());
+        pids.chain(pods.iter().filter_map(|pod| pod["first_pid"].as_u64())).collect()
+    }
+
+    /// Whether processes are gone; the kernel may need a moment after a kill.
+    #[track_caller]
+    fn gone(&self, processes: &BTreeSet<u64>) {
+        let began = Instant::now();
+        let alive = |pid: &u64| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        while processes.iter().any(alive) {
+            assert!(began.elapsed() < PATIENCE, "still there: {processes:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[track_caller]
+    fn ends_without_a_trace(mut self) {
+        let processes = self.processes();
+        assert!(!processes.is_empty());
+        let output = self.leno().arg("down").output().expect("leno down");
+        assert!(output.status.success(), "{output:?}");
+        let mut up = self.up.take().expect("was up");
+        assert!(up.wait().expect("leno up").success());
+        self.gone(&processes);
+        assert!(!self.state().exists(), "{:?}", fs::read_dir(self.state()).map(Iterator::count));
+        assert_eq!(self.before, Machine::now());
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        if let Some(mut up) = self.up.take() {
+            drop(up.kill());
+            drop(up.wait());
+        }
+    }
+}
+
+fn ready(pods: &[serde_json::Value], count: usize) -> bool {
+    pods.len() == count && pods.iter().all(|pod| pod["ready"] == true)
+}
+
+#[test]
+fn manifests_run_and_nothing_is_left() {
+    let mesh = Mesh::up(WEB);
+    let pods = mesh.pods();
+    assert!(ready(&pods, 3), "{pods:#?}");
+    let shell = pods.iter().find(|pod| pod["name"] == "shell").expect("shell");
+    for (field, expected) in [("namespace", "default"), ("mesh", "none"), ("phase", "Running")] {
+        assert_eq!(shell[field], expected, "{field}");
+    }
+    assert!(shell["proxy"].is_null());
+    let address = shell["ip"].as_str().expect("ip");
+    // Names, virtual addresses, both families, pods themselves, a Service without endpoints.
+    mesh.check("shell", "curl -sSf -m 5 http://web/ | cut -d' ' -f1,2", "hello from");
+    mesh.check(
+        "shell",
+        "curl -sSf -4 -m 5 http://web.default.svc.cluster.local | cut -c1-5",
+        "hello",
+    );
+    mesh.check("shell", "curl -sSf -6 -m 5 http://web.default | cut -c1-5", "hello");
+    mesh.check("shell", "getent ahostsv4 web-pods | cut -d' ' -f1 | sort -u | wc -l", "2");
+    mesh.check("shell", "curl -sS -m 5 http://nobody/ 2>/dev/null; echo $?", "7");
+    mesh.check("shell", "curl -sS -m 5 http://unknown.example/ 2>/dev/null; echo $?", "6");
+    // A pod that reaches itself by way of its Service.
+    mesh.check(
+        "deploy/web",
+        "for i in 1 2 3 4 5 6 7 8; do curl -sf -m 5 http://web/ | cut -c1-5; done | sort -u",
+        "hello",
+    );
+    // Both endpoints get some of a hundred connections.
+    mesh.check(
+        "shell",
+        "for i in $(seq 100); do curl -sf -m 5 http://web/; done | sort -u | wc -l",
+        "2",
+    );
+    mesh.check(
+        "shell",
+        "hostname; hostname -i | tr ' ' '\\n' | grep -F .",
+        &format!("shell\n{address}"),
+    );
+    // What a pod writes stays in it.
+    mesh.check("shell", "touch /littered /tmp/littered && ls /littered", "/littered");
+    assert!(!Path::new("/littered").exists() && !Path::new("/tmp/littered").exists());
+    assert_eq!(mesh.exec("shell", "exit 7").status.code(), Some(7));
+    assert_eq!(mesh.exec("shell", "kill -9 $$").status.code(), Some(137));
+    assert!(!mesh.exec("nothing", "true").status.success());
+    let logs = mesh.leno().args(["logs", "shell"]).output().expect("logs");
+    assert_eq!(String::from_utf8_lossy(&logs.stdout), "up as 1234\n");
+    mesh.ends_without_a_trace();
+}
+
+#[test]
+fn a_killed_leno_leaves_no_process_and_the_next_start_cleans_up() {
+    let mut mesh = Mesh::up(WEB);
+    let processes = mesh.processes();
+    let second = mesh
+        .leno()
+        .args(["up", "--mesh", "none", "-f"])
+        .arg(mesh.place.path().join("manifests"))
+        .output()
+        .expect("leno up");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("already up"), "{said}");
+    let mut up = mesh.up.take().expect("was up");
+    up.kill().expect("kill");
+    up.wait().expect("wait");
+    mesh.gone(&processes);
+    assert_eq!(mesh.before, Machine::now());
+    let nothing = mesh.leno().arg("ps").output().expect("leno ps");
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("leno up -f"), "{nothing:?}");
+    mesh.start();
+    assert!(ready(&mesh.pods(), 3));
+    let processes = mesh.processes();
+    mesh.leno().arg("down").output().expect("leno down");
+    mesh.up.take().expect("was up").wait().expect("leno up");
+    mesh.gone(&processes);
+    assert_eq!(mesh.before, Machine::now());
+}
+
+#[test]
+fn edits_are_followed_and_mistakes_are_kept_out() {
+    let mesh = Mesh::up(WEB);
+    mesh.write(&WEB.replace("replicas: 2", "replicas: 3"));
+    mesh.until("scaled up", |pods| ready(pods, 4));
+    let names = |pods: &[serde_json::Value]| -> BTreeSet<String> {
+        pods.iter().map(|pod| pod["name"].to_string()).filter(|name| name.contains("web")).collect()
+    };
+    let before = names(&mesh.pods());
+    mesh.write("apiVersion: v1\nkind: Pod\nmetadata: {name: x\n");
+    mesh.write(
+        &WEB.replace("http.server, --bind", "http.server, -b")
+            .replace("replicas: 2", "replicas: 3"),
+    );
+    mesh.until("rolled out", |pods| ready(pods, 4) && names(pods).is_disjoint(&before));
+    mesh.write(WEB.split("---\napiVersion: v1\nkind: Pod").next().expect("first part"));
+    mesh.until("removed and scaled down", |pods| ready(pods, 2));
+    mesh.ends_without_a_trace();
+}
+
+#[test]
+fn containers_are_started_again_and_jobs_end() {
+    let mesh = Mesh::up(
+        r#"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  backoffLimit: 1
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, command: [sh, -c, "echo done"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: alive}
+spec:
+  containers:
+    - name: c
+      command: [sh, -c, "touch /alive; sleep 1000"]
+      livenessProbe: {exec: {command: [test, -e, /alive]}, periodSeconds: 1, failureThreshold: 1}
+      lifecycle: {preStop: {exec: {command: [sh, -c, "true"]}}}
+  terminationGracePeriodSeconds: 1
+"#,
+    );
+    mesh.until("the job completes", |pods| pods.iter().any(|pod| pod["phase"] == "Succeeded"));
+    let alive =
+        |pods: &[serde_json::Value]| pods.iter().find(|pod| pod["name"] == "alive").cloned();
+    let pid = alive(&mesh.pods()).expect("alive")["containers"][0]["pid"].as_i64().expect("pid");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("kill");
+    mesh.until("started again after a kill", |pods| {
+        alive(pods).is_some_and(|pod| pod["restarts"] == 1 && pod["ready"] == true)
+    });
+    mesh.exec("alive", "rm /alive");
+    mesh.until("started again by its liveness probe", |pods| {
+        alive(pods).is_some_and(|pod| pod["restarts"] == 2 && pod["ready"] == true)
+    });
+    mesh.ends_without_a_trace();
+}
+
+#[test]
+fn mistakes_are_told_and_nothing_is_started() {
+    for (manifest, expected) in [
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - name: c\n      comand: [x]\n",
+            "all.yaml:7: Pod default/a: spec.containers.0.comand: unknown field",
+        ),
+        (
+            "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n",
+            "all.yaml:2: Gadget default/a: kind: leno up does not run Gadget",
+        ),
+        ("a: [\n", "all.yaml:"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: c}]\n",
+            "needs `command`",
+        ),
+    ] {
+        let mesh = Mesh::new(manifest);
+        let up = mesh
+            .leno()
+            .args(["up", "--mesh", "none", "-f"])
+            .arg(mesh.place.path().join("manifests"))
+            .output()
+            .expect("leno up");
+        let said = String::from_utf8_lossy(&up.stderr);
+        assert!(!up.status.success() && said.contains(expected), "{said}");
+        assert!(!mesh.state().exists());
+    }
+}
+
+#[test]
+fn in_the_background() {
+    let mut mesh = Mesh::new(WEB);
+    let up = mesh
+        .leno()
+        .args(["up", "--detach", "--mesh", "none", "-f"])
+        .arg(mesh.place.path().join("manifests"))
+        .output()
+        .expect("leno up");
+    assert!(up.status.success(), "{up:?}");
+    assert!(String::from_utf8_lossy(&up.stderr).contains("ready: 3 pods"), "{up:?}");
+    let processes = mesh.processes();
+    assert!(mesh.leno().arg("down").output().expect("leno down").status.success());
+    mesh.gone(&processes);
+    assert!(!mesh.state().exists());
+    mesh.up = None;
+}

@@ -1,0 +1,124 @@
+//! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`. Plain HTTP/1, one request a connection.
+
+use crate::limit::{ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_WAIT_MAX};
+use crate::metrics::{Metrics, Seen, render};
+use crate::source::Problem;
+use crate::world::World;
+use leno_runtime::tasks;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// What the pages show.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    /// The latest world.
+    pub worlds: watch::Receiver<Arc<World>>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Last seconds of the certificates.
+    pub expiries: watch::Receiver<Vec<(&'static str, u64)>>,
+}
+
+/// Serves until it is dropped.
+pub async fn serve(listener: TcpListener, pages: Pages) {
+    let permits = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        let pages = pages.clone();
+        tasks::spawn("admin", async move {
+            let _ = timeout(ADMIN_WAIT_MAX, answer(stream, &pages)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
+    let mut head = Vec::with_capacity(1024);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() > ADMIN_HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split('?').next().unwrap_or_default();
+    let page = match method {
+        "GET" | "HEAD" => pages.page(path),
+        _ => Page::text("405 Method Not Allowed", "GET or HEAD\n"),
+    };
+    let body = if method == "HEAD" { "" } else { &page.body };
+    let response = format!(
+        "HTTP/1.1 {}\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        page.status,
+        page.kind,
+        page.body.len(),
+    );
+    stream.write_all(response.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+struct Page {
+    status: &'static str,
+    kind: &'static str,
+    body: String,
+}
+
+impl Page {
+    fn text(status: &'static str, body: impl Into<String>) -> Self {
+        Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
+    }
+}
+
+impl Pages {
+    fn page(&self, path: &str) -> Page {
+        let world = self.worlds.borrow().clone();
+        match path {
+            "/live" => Page::text("200 OK", "live\n"),
+            "/ready" if world.version > 0 => Page::text("200 OK", "ready\n"),
+            "/ready" => Page::text("503 Service Unavailable", "the sources are not read yet\n"),
+            "/metrics" => {
+                let (pods, services) = world.counts();
+                let seen = Seen {
+                    version: world.version,
+                    problems: world.problems.len(),
+                    pods,
+                    services,
+                    expiries: self.expiries.borrow().clone(),
+                };
+                let kind = "text/plain; version=0.0.4; charset=utf-8";
+                Page { status: "200 OK", kind, body: render(&self.metrics, &seen) }
+            }
+            "/problems" => Page {
+                status: "200 OK",
+                kind: "application/json",
+                body: problems_json(&world.problems),
+            },
+            _ => Page::text("404 Not Found", "/ready /live /metrics /problems\n"),
+        }
+    }
+}
+
+/// `[{"object","origin","field","message"}]`.
+#[must_use]
+pub fn problems_json(problems: &[Problem]) -> String {
+    let problems: Vec<_> = problems
+        .iter()
+        .map(|problem| {
+            serde_json::json!({
+                "object": problem.object,
+                "origin": problem.origin,
+                "field": problem.field,
+                "message": problem.message,
+            })
+        })
+        .collect();
+    format!("{}\n", serde_json::Value::from(problems))
+}

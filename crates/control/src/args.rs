@@ -1,0 +1,148 @@
+//! The command line.
+
+use crate::ca::root::Brought;
+use clap::{Parser, Subcommand};
+use leno_runtime::log::Format;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The control plane of Leno: identity, discovery and policy for every proxy of the mesh.
+#[derive(Debug, Parser)]
+#[command(name = "leno-control", version)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve proxies.
+    Run(Box<Run>),
+    /// Print a token that proves to be a workload.
+    IssueToken(IssueToken),
+    /// Read manifests, print every problem, exit 1 if there is one.
+    Check(Check),
+}
+
+/// Serve proxies.
+#[derive(Debug, Parser)]
+pub struct Run {
+    /// Directory of manifests; objects of a later one replace those of an earlier one.
+    #[arg(long, required = true, value_name = "DIR")]
+    pub source: Vec<PathBuf>,
+    /// Where keys are kept; made with mode 0700.
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Where proxies connect.
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: SocketAddr,
+    /// Where /ready, /live, /metrics and /problems are.
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+    /// Trust domain of identities.
+    #[arg(long, default_value = "cluster.local", value_name = "NAME")]
+    pub trust_domain: String,
+    /// Life of a workload's certificate, e.g. 24h.
+    #[arg(long, default_value = "24h", value_parser = duration)]
+    pub leaf_lifetime: Duration,
+    /// Your own issuer: certificate (PEM, with any certificates between it and the root).
+    #[arg(long, value_name = "FILE", requires_all = ["issuer_key", "trust_anchors"])]
+    pub issuer_cert: Option<PathBuf>,
+    /// Your own issuer: key (PEM, PKCS #8).
+    #[arg(long, value_name = "FILE", requires = "issuer_cert")]
+    pub issuer_key: Option<PathBuf>,
+    /// Your own issuer: roots that proxies trust (PEM).
+    #[arg(long, value_name = "FILE", requires = "issuer_cert")]
+    pub trust_anchors: Option<PathBuf>,
+    /// Level list, e.g. info,leno_control::ca=debug.
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    pub log: String,
+    /// plain or json.
+    #[arg(long, default_value = "plain", value_name = "FORMAT")]
+    pub log_format: Format,
+}
+
+/// Print a token that proves to be a workload.
+#[derive(Debug, Parser)]
+pub struct IssueToken {
+    /// Where the control plane keeps its keys.
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Namespace of the workload.
+    #[arg(long)]
+    pub namespace: String,
+    /// Its service account.
+    #[arg(long)]
+    pub service_account: String,
+    /// Its pod.
+    #[arg(long)]
+    pub pod: String,
+    /// Life of the token.
+    #[arg(long, default_value = "8760h", value_parser = duration)]
+    pub ttl: Duration,
+}
+
+/// Read manifests and print every problem.
+#[derive(Debug, Parser)]
+pub struct Check {
+    /// Directory or file of manifests; may be repeated.
+    #[arg(short = 'f', long = "source", required = true, value_name = "DIR")]
+    pub source: Vec<PathBuf>,
+}
+
+impl Run {
+    /// The user's own issuer, where all of it is given.
+    #[must_use]
+    pub fn brought(&self) -> Option<Brought> {
+        Some(Brought {
+            certificate: self.issuer_cert.clone()?,
+            key: self.issuer_key.clone()?,
+            anchors: self.trust_anchors.clone()?,
+        })
+    }
+}
+
+/// Reads `30s`, `10m`, `24h`, `365d`, or a number of seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let number_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_end);
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return Err(format!("{unit:?} is not s, m, h or d")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is not a duration"))?;
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= u64::from(u32::MAX));
+    match seconds {
+        Some(0) => Err("at least one second".to_owned()),
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Err(format!("{text:?} is too long")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+        let check = |text: &str, seconds: Option<u64>| {
+            assert_eq!(duration(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        };
+        check("24h", Some(86_400));
+        check("8760h", Some(31_536_000));
+        check("90", Some(90));
+        check("2d", Some(172_800));
+        check("0s", None);
+        check("h", None);
+        check("1w", None);
+        check("99999999999h", None);
+    }
+}

@@ -1,0 +1,150 @@
+//! One proxy's answers, kept current: a stream sends when its answer differs from the last one that was sent.
+//!
+//! A stream is pulled: it looks at the latest world when the connection has room, so a slow reader holds up nobody
+//! and skips what it was too slow for. [`follow`] is that; [`destination`], [`outbound`] and [`inbound`] are the
+//! services; [`member`] says who may ask.
+
+pub mod destination;
+pub mod inbound;
+pub mod outbound;
+
+use crate::metrics::{Metrics, Open};
+use crate::world::World;
+use futures_util::stream::{Stream, unfold};
+use leno_model::name::{PeerName, SpiffeId};
+use leno_runtime::drain::{Drain, Guard};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tonic::{Request, Status};
+
+/// What a streaming method answers.
+pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Who is on the other side of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The verified name, where it has a certificate.
+    pub name: Option<PeerName>,
+}
+
+/// What every service of discovery has.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// The latest world.
+    pub worlds: watch::Receiver<Arc<World>>,
+    /// Streams end when the process drains.
+    pub drain: Drain,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Sight {
+    /// The latest world; waits for the first inventory.
+    ///
+    /// # Errors
+    /// The process ends.
+    async fn world(&self) -> Result<Arc<World>, Status> {
+        let mut worlds = self.worlds.clone();
+        let known = worlds.wait_for(|world| world.version > 0).await;
+        known.map(|world| world.clone()).map_err(|_| leaving())
+    }
+
+    fn follow<T: Send + 'static>(
+        &self,
+        method: &'static str,
+        answer: impl FnMut(&World) -> Vec<Result<T, Status>> + Send + 'static,
+    ) -> Answers<T> {
+        Box::pin(follow(self, method, answer))
+    }
+}
+
+/// The member of the mesh that asks.
+///
+/// # Errors
+/// It has no certificate, or one that names no service account.
+pub fn member<T>(request: &Request<T>) -> Result<SpiffeId, Status> {
+    let peer = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_ref());
+    match peer {
+        Some(PeerName::Spiffe(id)) if id.as_service_account().is_ok() => Ok(id.clone()),
+        Some(other) => Err(Status::permission_denied(format!("{other} is not a workload"))),
+        None => Err(Status::unauthenticated("a client certificate of the mesh is needed")),
+    }
+}
+
+/// The namespace of a member.
+fn namespace(member: &SpiffeId) -> &str {
+    member.as_service_account().map_or("", |(namespace, _)| namespace)
+}
+
+fn leaving() -> Status {
+    Status::unavailable("the control plane is stopping; ask again")
+}
+
+struct Following<T, F> {
+    worlds: watch::Receiver<Arc<World>>,
+    guard: Guard,
+    metrics: Arc<Metrics>,
+    method: &'static str,
+    answer: F,
+    waiting: VecDeque<Result<T, Status>>,
+    first: bool,
+    ended: bool,
+    _open: Open,
+}
+
+/// Asks `answer` for messages at every new world; an error ends the stream.
+fn follow<T, F>(
+    sight: &Sight,
+    method: &'static str,
+    answer: F,
+) -> impl Stream<Item = Result<T, Status>> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: FnMut(&World) -> Vec<Result<T, Status>> + Send + 'static,
+{
+    let following = Following {
+        worlds: sight.worlds.clone(),
+        guard: sight.drain.guard(),
+        metrics: sight.metrics.clone(),
+        method,
+        answer,
+        waiting: VecDeque::new(),
+        first: true,
+        ended: false,
+        _open: sight.metrics.stream(method),
+    };
+    unfold(following, |mut following| async move {
+        let message = following.next().await?;
+        Some((message, following))
+    })
+}
+
+impl<T, F: FnMut(&World) -> Vec<Result<T, Status>>> Following<T, F> {
+    async fn next(&mut self) -> Option<Result<T, Status>> {
+        loop {
+            if let Some(message) = self.waiting.pop_front() {
+                self.ended |= message.is_err();
+                self.metrics.sent(self.method, 1);
+                return Some(message);
+            }
+            if self.ended {
+                return None;
+            }
+            if !std::mem::take(&mut self.first) {
+                tokio::select! {
+                    changed = self.worlds.changed() => changed.ok()?,
+                    () = self.guard.draining() => {
+                        self.ended = true;
+                        return Some(Err(leaving()));
+                    }
+                }
+            }
+            let world = self.worlds.borrow_and_update().clone();
+            if world.version > 0 {
+                self.waiting.extend((self.answer)(&world));
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `OutboundPolicies`: how traffic to an original destination is treated.
+
+use super::{Answers, Sight, member, namespace};
+use crate::world::World;
+use leno_api::outbound::{Target, read_request, to_message};
+use linkerd2_proxy_api::outbound::outbound_policies_server::OutboundPolicies;
+use linkerd2_proxy_api::outbound::{OutboundPolicy, TrafficSpec};
+use tonic::{Request, Response, Status};
+use tracing::error;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Outbound(pub Sight);
+
+fn read(request: &Request<TrafficSpec>) -> Result<(Target, String), Status> {
+    let member = member(request)?;
+    let (_, target) = read_request(request.get_ref())
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+    // The certificate says whose routes hold; what the message says of its sender proves nothing.
+    Ok((target, namespace(&member).to_owned()))
+}
+
+fn policy(
+    world: &World,
+    target: &Target,
+    namespace: &str,
+) -> Result<leno_model::route::OutboundPolicy, Status> {
+    world.outbound(target, namespace).ok_or_else(|| Status::not_found("no such Service"))
+}
+
+fn message(policy: &leno_model::route::OutboundPolicy) -> Result<OutboundPolicy, Status> {
+    to_message(policy).map_err(|wrong| {
+        error!(parent = policy.parent.name(), "a policy cannot be written: {wrong}");
+        Status::internal(wrong.to_string())
+    })
+}
+
+#[tonic::async_trait]
+impl OutboundPolicies for Outbound {
+    async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<OutboundPolicy>, Status> {
+        let (target, namespace) = read(&request)?;
+        let world = self.0.world().await?;
+        message(&policy(&world, &target, &namespace)?).map(Response::new)
+    }
+
+    type WatchStream = Answers<OutboundPolicy>;
+
+    async fn watch(
+        &self,
+        request: Request<TrafficSpec>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let (target, namespace) = read(&request)?;
+        let mut last = None;
+        Ok(Response::new(self.0.follow("outbound", move |world| {
+            match policy(world, &target, &namespace) {
+                Ok(policy) if last.as_ref() == Some(&policy) => Vec::new(),
+                Ok(policy) => {
+                    let message = message(&policy);
+                    last = Some(policy);
+                    vec![message]
+                }
+                Err(status) => vec![Err(status)],
+            }
+        })))
+    }
+}

@@ -1,0 +1,17 @@
+//! The control plane: what the mesh is, told to every proxy, and who may say they are who.
+//!
+//! State flows one way: [`source`] (manifests → inventory) → [`world`] (pure) → [`discovery`] (one proxy's answers).
+//! [`ca`] decides about certificates; [`server`] is the one mTLS listener; [`admin`] is for the operator.
+//! Not here: what a message looks like on the wire (crate `api`) and any TLS decision (crate `tls`).
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod app;
+pub mod args;
+pub mod ca;
+pub mod discovery;
+pub mod limit;
+pub mod metrics;
+pub mod server;
+pub mod source;
+pub mod world;

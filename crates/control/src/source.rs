@@ -1,0 +1,187 @@
+//! Where desired state comes from: an [`Inventory`] of objects, each with its origin.
+//!
+//! - [`parse`]: the text of one manifest to objects and problems; pure.
+//! - [`layers`]: files of several directories to one inventory, and the last good state of each; pure.
+//! - [`file`]: directories of manifests, watched.
+//!
+//! A source is a task with a `watch::Sender<Arc<Inventory>>`; another one (the Kubernetes API) would have the same.
+
+pub mod file;
+pub mod layers;
+pub mod parse;
+
+use gateway_api::grpcroutes::GrpcRoute;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::referencegrants::ReferenceGrant;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where an object was read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// The manifest.
+    pub file: Arc<Path>,
+    /// The document in it, from 1.
+    pub document: usize,
+    /// The line where the document begins, from 1.
+    pub line: u64,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.document, self.line)
+    }
+}
+
+/// What an object is called: one later layer's object replaces an earlier one of the same key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Kind, e.g. `Service`.
+    pub kind: &'static str,
+    /// Namespace, empty for kinds that have none.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// An object with its name and origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sourced<T> {
+    /// What it is called.
+    pub key: Key,
+    /// Where it was read.
+    pub origin: Origin,
+    /// The object in its published type.
+    pub object: Arc<T>,
+}
+
+/// Something wrong with what an operator wrote.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The object, or the file where no object could be read.
+    pub object: String,
+    /// `file:document:line`.
+    pub origin: String,
+    /// Path of the field, e.g. `spec.rules[0].matches[1].path`; may be empty.
+    pub field: String,
+    /// What is wrong, and what was done about it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.origin, self.object)?;
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl<T> Sourced<T> {
+    /// A problem of this object.
+    pub fn problem(&self, field: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem {
+            object: self.key.to_string(),
+            origin: self.origin.to_string(),
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// One row of the table of kinds makes a variant of [`Object`], a list of [`Inventory`] and a line of the parser.
+macro_rules! kinds {
+    ($($kind:literal, $group:literal, [$($version:literal),+], $variant:ident, $list:ident, $namespaced:literal;)+) => {
+        /// An object of a kind that is used.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Object {
+            $(
+                #[doc = concat!("A `", $kind, "`.")]
+                $variant(Arc<$variant>),
+            )+
+        }
+
+        /// Everything that a source says exists, each object once.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Inventory {
+            $(
+                #[doc = concat!("Objects of kind `", $kind, "`, by namespace and name.")]
+                pub $list: Vec<Sourced<$variant>>,
+            )+
+            /// What was wrong with the manifests.
+            pub problems: Vec<Problem>,
+        }
+
+        impl Inventory {
+            /// Adds one object; the caller sees to it that its key is new.
+            pub fn add(&mut self, sourced: Sourced<Object>) {
+                let Sourced { key, origin, object } = sourced;
+                match object.as_ref() {
+                    $(Object::$variant(object) => {
+                        self.$list.push(Sourced { key, origin, object: object.clone() });
+                    })+
+                }
+            }
+
+            /// How many objects there are.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                0 $(+ self.$list.len())+
+            }
+
+            /// Whether there is no object.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+
+        impl Object {
+            /// The kinds that are used: kind, group, versions, whether they live in a namespace.
+            pub(crate) const KINDS: &[(&str, &str, &[&str], bool)] =
+                &[$(($kind, $group, &[$($version),+], $namespaced)),+];
+
+            /// Reads an object of a kind in [`Self::KINDS`].
+            pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
+                kind: &str,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
+                match kind {
+                    $($kind => <$variant as serde::Deserialize>::deserialize(deserializer)
+                        .map(|object| Self::$variant(Arc::new(object))),)+
+                    _ => Err(serde::de::Error::custom("a kind that is not used")),
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    "Namespace", "", ["v1"], Namespace, namespaces, false;
+    "ServiceAccount", "", ["v1"], ServiceAccount, service_accounts, true;
+    "Pod", "", ["v1"], Pod, pods, true;
+    "Deployment", "apps", ["v1"], Deployment, deployments, true;
+    "Job", "batch", ["v1"], Job, jobs, true;
+    "Service", "", ["v1"], Service, services, true;
+    "EndpointSlice", "discovery.k8s.io", ["v1"], EndpointSlice, endpoint_slices, true;
+    "ConfigMap", "", ["v1"], ConfigMap, config_maps, true;
+    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, http_routes, true;
+    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, grpc_routes, true;
+    "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, reference_grants, true;
+}

@@ -1,0 +1,104 @@
+use super::*;
+use std::fs;
+use std::time::Duration;
+
+fn service(name: &str, port: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n"
+    )
+}
+
+/// Services as `name:port`, then the number of problems.
+fn show(inventory: &Inventory) -> String {
+    let services: Vec<_> = inventory
+        .services
+        .iter()
+        .map(|service| {
+            let ports = service.object.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+            format!("{}:{}", service.key.name, ports.map_or(0, |ports| ports[0].port))
+        })
+        .collect();
+    format!("{} problems={}", services.join(" "), inventory.problems.len())
+}
+
+#[test]
+fn edits_mistakes_renames_and_layers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, over) = (folder.path().join("base"), folder.path().join("over"));
+    fs::create_dir_all(base.join("deeper")).unwrap();
+    fs::create_dir(&over).unwrap();
+    let mut reader = Reader::new(vec![base.clone(), over.clone()]);
+    let mut check = |expected: &str| {
+        assert_eq!(show(&reader.read(&BTreeSet::new())), expected);
+    };
+    let write = |path: &Path, text: &str| {
+        // As careful programs write: another file, then a rename.
+        let new = path.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, path).unwrap();
+    };
+    check(" problems=0");
+    write(&base.join("a.yaml"), &service("a", "80"));
+    // As with `kubectl apply -f`, a folder in a folder is named by itself or not meant.
+    write(&base.join("deeper/b.yml"), &service("b", "80"));
+    write(&base.join("note.txt"), "not a manifest");
+    write(&base.join(".hidden.yaml"), "not a manifest: [");
+    check("a:80 problems=0");
+    // A later layer replaces, and gives back when it goes.
+    write(&over.join("x.yaml"), &service("a", "81"));
+    check("a:81 problems=0");
+    fs::remove_file(over.join("x.yaml")).unwrap();
+    check("a:80 problems=0");
+    // A mistake keeps what was good, and lets the rest of the file go on.
+    write(&base.join("a.yaml"), &format!("{}---\n{}", service("a", "eighty"), service("c", "1")));
+    check("a:80 c:1 problems=1");
+    write(&base.join("a.yaml"), "kind: [");
+    check("a:80 c:1 problems=1");
+    write(&base.join("a.yaml"), &service("a", "82"));
+    check("a:82 problems=0");
+    // The same object twice in one layer.
+    write(&base.join("z.yaml"), &service("a", "83"));
+    check("a:83 problems=1");
+    fs::rename(base.join("z.yaml"), base.join("z.bak")).unwrap();
+    fs::remove_dir_all(base.join("deeper")).unwrap();
+    check("a:82 problems=0");
+    fs::remove_dir_all(&base).unwrap();
+    check(" problems=1");
+}
+
+async fn expect_change(inventory: &mut watch::Receiver<Arc<Inventory>>) {
+    let changed = timeout(Duration::from_secs(1), inventory.changed()).await;
+    assert!(changed.is_ok_and(|changed| changed.is_ok()));
+}
+
+#[tokio::test]
+async fn an_edit_is_live_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("manifests");
+    fs::create_dir(&root).unwrap();
+    let (out, mut inventory) = watch::channel(Arc::default());
+    let mut first = inventory.clone();
+    let task = leno_runtime::tasks::spawn("test source", run(vec![root.clone()], out));
+    let mut expect = async |expected: &str| {
+        let seen = inventory.wait_for(|inventory| show(inventory) == expected);
+        let within = timeout(Duration::from_secs(1), seen).await;
+        assert!(within.is_ok_and(|seen| seen.is_ok()), "not seen in time: {expected}");
+    };
+    // That there is nothing is news as well.
+    expect_change(&mut first).await;
+    fs::write(root.join("a.yaml"), service("a", "80")).unwrap();
+    expect("a:80 problems=0").await;
+    // In place, same length, within the clock's granularity.
+    fs::write(root.join("a.yaml"), service("a", "81")).unwrap();
+    expect("a:81 problems=0").await;
+    fs::write(root.join("b.yaml"), service("b", "1")).unwrap();
+    expect("a:81 b:1 problems=0").await;
+    fs::write(root.join("c.yaml"), "kind: [").unwrap();
+    expect("a:81 b:1 problems=1").await;
+    for name in ["a.yaml", "b.yaml", "c.yaml"] {
+        fs::remove_file(root.join(name)).unwrap();
+    }
+    expect(" problems=0").await;
+    drop((inventory, first));
+    task.await.unwrap().unwrap();
+}

@@ -1,0 +1,28 @@
+//! What a server's proxy is told about one of its ports.
+
+use super::World;
+use super::outbound::DETECT_TIMEOUT;
+use super::settings::Declared;
+use leno_model::name::{Resource, WorkloadId};
+use leno_model::policy::{InboundPolicy, InboundProtocol};
+use leno_model::workload::Labels;
+
+impl World {
+    /// The policy of a port; `None` for a workload that does not exist (yet).
+    #[must_use]
+    pub fn inbound(&self, workload: &WorkloadId, port: u16) -> Option<InboundPolicy> {
+        let pod = self.pod(workload)?;
+        let protocol = match self.declared_of(pod, port) {
+            None => InboundProtocol::Detect { timeout: DETECT_TIMEOUT },
+            Some(Declared::Http1) => InboundProtocol::Http1,
+            Some(Declared::Http2) => InboundProtocol::Http2,
+            Some(Declared::Grpc) => InboundProtocol::Grpc,
+            Some(Declared::Opaque) => InboundProtocol::Opaque,
+            Some(Declared::Tls) => InboundProtocol::Tls,
+        };
+        let authorizations = pod.policy.authorizations();
+        let server = Resource::default_named(pod.policy.as_str());
+        // Labels say what object it is, and `api` writes that.
+        Some(InboundPolicy { protocol, authorizations, server, labels: Labels::default() })
+    }
+}

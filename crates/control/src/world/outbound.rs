@@ -1,0 +1,252 @@
+//! What a client's proxy is told about a destination.
+
+use super::World;
+use super::pod::plain_endpoint;
+use super::route::{Attached, Kind, service_backend, service_resource};
+use super::service::Service;
+use super::settings::Declared;
+use leno_api::outbound::Target;
+use leno_model::name::Resource;
+use leno_model::route::{
+    Backend, BackendKind, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute,
+    OpaqueRoutes, OutboundPolicy, OutboundProtocol, Timeouts,
+};
+use leno_model::workload::{Endpoint, EndpointSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long linkerd's proxies look for a protocol; ours have a short limit of their own (DESIGN D6).
+pub const DETECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The port of a name without one.
+const PORT_DEFAULT: u16 = 80;
+
+/// linkerd's service profile, as much of it as still means something.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// The Service's full name, empty where there is none.
+    pub name: String,
+    /// Bytes.
+    pub opaque: bool,
+    /// The endpoint, where the target is one.
+    pub endpoint: Option<Endpoint>,
+    /// The Service.
+    pub parent: Option<Resource>,
+}
+
+/// What a target turned out to be.
+enum Found<'a> {
+    Service(&'a Service, u16),
+    Endpoint(Endpoint, Option<Declared>),
+}
+
+impl World {
+    /// How traffic to the target is treated, for clients of a namespace; `None` for a name that does not exist.
+    #[must_use]
+    pub fn outbound(&self, target: &Target, client_namespace: &str) -> Option<OutboundPolicy> {
+        Some(match self.find(target)? {
+            Found::Service(service, port) => self.of_service(service, port, client_namespace),
+            Found::Endpoint(endpoint, declared) => {
+                let parent =
+                    endpoint.resource.clone().unwrap_or_else(|| Resource::default_named("forward"));
+                let resource = parent.clone();
+                let kind = BackendKind::Forward(Arc::new(endpoint));
+                let backend = Backend { resource, kind, filters: Vec::new() };
+                let protocol = protocol(
+                    declared,
+                    default_http(&backend),
+                    default_http(&backend),
+                    default_opaque(&backend),
+                );
+                OutboundPolicy { parent, protocol }
+            }
+        })
+    }
+
+    /// The endpoints of `name.namespace.svc.cluster.local:port`.
+    #[must_use]
+    pub fn endpoints(&self, authority: &str) -> EndpointSet {
+        match self.find(&Target::Authority(authority.into())) {
+            Some(Found::Service(service, port)) => EndpointSet {
+                endpoints: service
+                    .ports
+                    .get(&port)
+                    .map(|p| p.endpoints.clone())
+                    .unwrap_or_default(),
+                exists: true,
+            },
+            Some(Found::Endpoint(endpoint, _)) => {
+                EndpointSet { endpoints: vec![Arc::new(endpoint)], exists: true }
+            }
+            None => EndpointSet::default(),
+        }
+    }
+
+    /// The profile that linkerd's proxies ask for.
+    #[must_use]
+    pub fn profile(&self, target: &Target) -> Profile {
+        match self.find(target) {
+            None => Profile::default(),
+            Some(Found::Service(service, port)) => Profile {
+                name: format!(
+                    "{}.{}.svc.{}",
+                    service.key.1, service.key.0, self.names.cluster_domain
+                ),
+                opaque: is_bytes(service.declared(port)),
+                endpoint: None,
+                parent: Some(service_resource(&service.key, port)),
+            },
+            Some(Found::Endpoint(endpoint, declared)) => Profile {
+                name: String::new(),
+                opaque: is_bytes(declared),
+                parent: None,
+                // An address that nothing is known of is no endpoint of the mesh.
+                endpoint: Some(endpoint).filter(|endpoint| endpoint.resource.is_some()),
+            },
+        }
+    }
+
+    fn find(&self, target: &Target) -> Option<Found<'_>> {
+        match target {
+            Target::Address(address) => Some(self.find_address(*address)),
+            Target::Authority(text) => {
+                if let Ok(address) = text.parse::<SocketAddr>() {
+                    return Some(self.find_address(address));
+                }
+                let (name, port) = match text.rsplit_once(':') {
+                    Some((name, port)) => (name, port.parse().ok()?),
+                    None => (text.as_ref(), PORT_DEFAULT),
+                };
+                let name = name.trim_end_matches('.').to_ascii_lowercase();
+                let short = name
+                    .strip_suffix(&format!(".svc.{}", self.names.cluster_domain))
+                    .or_else(|| name.strip_suffix(".svc"))?;
+                let (service, namespace) = short.split_once('.')?;
+                let service = self.services.get(&(namespace.into(), service.into()))?;
+                service.ports.contains_key(&port).then_some(Found::Service(service, port))
+            }
+        }
+    }
+
+    fn find_address(&self, address: SocketAddr) -> Found<'_> {
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        if let Some(service) = self.service_at(ip)
+            && service.ports.contains_key(&port)
+        {
+            return Found::Service(service, port);
+        }
+        self.find_endpoint(ip, port)
+    }
+
+    fn find_endpoint(&self, ip: IpAddr, port: u16) -> Found<'_> {
+        let address = SocketAddr::new(ip, port);
+        match self.pod_at(ip) {
+            Some(pod) => {
+                let declared = self.declared_of(pod, port);
+                let opaque = declared == Some(Declared::Opaque);
+                Found::Endpoint(pod.endpoint(address, None, opaque), declared)
+            }
+            // Nobody we know: discovery's explicit word that it is outside the mesh, and plain.
+            None => Found::Endpoint(plain_endpoint(address, None), None),
+        }
+    }
+
+    fn of_service(&self, service: &Service, port: u16, client_namespace: &str) -> OutboundPolicy {
+        let backend = service_backend(self, &service.key, port);
+        let here: Vec<&Attached> =
+            service.attached.iter().filter(|a| a.port.is_none_or(|p| p == port)).collect();
+        let of = |consumers: Option<&str>| -> Vec<&Attached> {
+            here.iter().copied().filter(|a| a.consumers.as_deref() == consumers).collect()
+        };
+        // A client's namespace may say how its own clients call a Service; then the Service's own routes do not hold for them.
+        let mut routes = of(Some(client_namespace));
+        if routes.is_empty() {
+            routes = of(None);
+        }
+        let select = |kinds: &[Kind]| {
+            let chosen = routes.iter().filter(|a| kinds.contains(&a.kind));
+            let routes: Vec<_> = chosen.map(|a| a.route.as_ref().clone()).collect();
+            if routes.is_empty() { default_http(&backend) } else { HttpRoutes { routes } }
+        };
+        let parent = service_resource(&service.key, port);
+        let declared = service.declared(port);
+        let only_grpc = routes.iter().all(|a| a.kind == Kind::Grpc);
+        if declared == Some(Declared::Grpc) && only_grpc {
+            let protocol = OutboundProtocol::Grpc(select(&[Kind::Grpc]));
+            let policy = OutboundPolicy { parent: parent.clone(), protocol };
+            if leno_api::outbound::to_message(&policy).is_ok() {
+                return policy;
+            }
+        }
+        // What messages of gRPC routes cannot say, and HTTPRoutes on a gRPC port, is said of HTTP/2.
+        let declared = declared.map(|d| if d == Declared::Grpc { Declared::Http2 } else { d });
+        let http2 = as_http(select(&[Kind::Http, Kind::Grpc]));
+        let protocol = protocol(declared, select(&[Kind::Http]), http2, default_opaque(&backend));
+        OutboundPolicy { parent, protocol }
+    }
+}
+
+fn is_bytes(declared: Option<Declared>) -> bool {
+    matches!(declared, Some(Declared::Opaque | Declared::Tls))
+}
+
+fn protocol(
+    declared: Option<Declared>,
+    http1: HttpRoutes,
+    http2: HttpRoutes,
+    opaque: OpaqueRoutes,
+) -> OutboundProtocol {
+    match declared {
+        None => OutboundProtocol::Detect { timeout: DETECT_TIMEOUT, http1, http2, opaque },
+        Some(Declared::Http1) => OutboundProtocol::Http1(http1),
+        Some(Declared::Http2) => OutboundProtocol::Http2(http2),
+        Some(Declared::Grpc) => OutboundProtocol::Grpc(http2),
+        Some(Declared::Opaque) => OutboundProtocol::Opaque(opaque),
+        Some(Declared::Tls) => OutboundProtocol::Tls(opaque),
+    }
+}
+
+/// gRPC routes among HTTP routes: a failure is a status there, and 503 is what clients read as UNAVAILABLE.
+fn as_http(mut routes: HttpRoutes) -> HttpRoutes {
+    let is_grpc = |route: &HttpRoute| route.resource.kind() == "GRPCRoute";
+    for rule in routes.routes.iter_mut().filter(|r| is_grpc(r)).flat_map(|r| &mut r.rules) {
+        let backends: &mut dyn Iterator<Item = &mut Backend> = match &mut rule.backends {
+            Distribution::Empty => &mut std::iter::empty(),
+            Distribution::First(backends) => &mut backends.iter_mut(),
+            Distribution::Random(backends) => &mut backends.iter_mut().map(|(backend, _)| backend),
+        };
+        let filters = rule.filters.iter_mut().chain(backends.flat_map(|b| &mut b.filters));
+        for filter in filters {
+            if let Filter::Fail(failure) = filter {
+                failure.status = 503;
+            }
+        }
+    }
+    routes
+}
+
+/// Everything goes to the one backend.
+fn default_http(backend: &Backend) -> HttpRoutes {
+    HttpRoutes {
+        routes: vec![HttpRoute {
+            resource: Resource::default_named("http"),
+            hosts: Vec::new(),
+            rules: vec![HttpRule {
+                matches: Vec::new(),
+                filters: Vec::new(),
+                backends: Distribution::First(vec![backend.clone()]),
+                timeouts: Timeouts::default(),
+            }],
+        }],
+    }
+}
+
+fn default_opaque(backend: &Backend) -> OpaqueRoutes {
+    OpaqueRoutes {
+        routes: vec![OpaqueRoute {
+            resource: Resource::default_named("opaque"),
+            server_names: Vec::new(),
+            rules: vec![Distribution::First(vec![backend.clone()])],
+        }],
+    }
+}

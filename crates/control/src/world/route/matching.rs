@@ -1,0 +1,137 @@
+//! Matches and timeouts of the published types to the model's, or what is wrong and where.
+
+use gateway_api::grpcroutes::{
+    GrpcRouteRulesMatches, GrpcRouteRulesMatchesHeadersType, GrpcRouteRulesMatchesMethod,
+    GrpcRouteRulesMatchesMethodType,
+};
+use gateway_api::httproutes::{
+    HttpRouteRulesMatches, HttpRouteRulesMatchesHeadersType, HttpRouteRulesMatchesPathType,
+    HttpRouteRulesMatchesQueryParamsType, HttpRouteRulesTimeouts,
+};
+use leno_model::limit::PATTERN_BYTES_MAX;
+use leno_model::route::{
+    HeaderMatch, PathMatch, Pattern, QueryMatch, RequestMatch, TextMatch, Timeouts,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A match, or which part of it is wrong and why.
+type Outcome<T> = Result<T, (String, String)>;
+
+pub(super) fn http(one: &HttpRouteRulesMatches) -> Outcome<RequestMatch> {
+    let mut result = RequestMatch::default();
+    if let Some(path) = &one.path {
+        use HttpRouteRulesMatchesPathType::{Exact, PathPrefix, RegularExpression};
+        let value = path.value.as_deref().unwrap_or("/");
+        let kind = path.r#type.as_ref().unwrap_or(&PathPrefix);
+        if !value.starts_with('/') && *kind != RegularExpression {
+            return Err(("path.value".to_owned(), format!("{value:?} does not begin with '/'")));
+        }
+        result.path = Some(match kind {
+            Exact => PathMatch::Exact(value.into()),
+            PathPrefix => PathMatch::Prefix(value.into()),
+            RegularExpression => PathMatch::Regex(pattern("path.value", value)?),
+        });
+    }
+    for (number, header) in one.headers.iter().flatten().enumerate() {
+        let is_regex = header.r#type == Some(HttpRouteRulesMatchesHeadersType::RegularExpression);
+        result.headers.push(self::header(number, &header.name, is_regex, &header.value)?);
+    }
+    for (number, query) in one.query_params.iter().flatten().enumerate() {
+        let is_regex =
+            query.r#type == Some(HttpRouteRulesMatchesQueryParamsType::RegularExpression);
+        let value = text(&format!("queryParams[{number}].value"), is_regex, &query.value)?;
+        result.query.push(QueryMatch { name: query.name.as_str().into(), value });
+    }
+    result.method = one.method.as_ref().map(|method| {
+        // The variants are named as the methods are.
+        format!("{method:?}").to_ascii_uppercase().into()
+    });
+    Ok(result)
+}
+
+pub(super) fn grpc(one: &GrpcRouteRulesMatches) -> Outcome<RequestMatch> {
+    let mut result = RequestMatch::default();
+    if let Some(method) = &one.method {
+        result.path = grpc_path(method)?;
+    }
+    for (number, header) in one.headers.iter().flatten().enumerate() {
+        let is_regex = header.r#type == Some(GrpcRouteRulesMatchesHeadersType::RegularExpression);
+        result.headers.push(self::header(number, &header.name, is_regex, &header.value)?);
+    }
+    Ok(result)
+}
+
+/// `/<service>/<method>` of gRPC as a path.
+fn grpc_path(wanted: &GrpcRouteRulesMatchesMethod) -> Outcome<Option<PathMatch>> {
+    let part = |part: &Option<String>| part.clone().filter(|part| !part.is_empty());
+    let (service, method) = (part(&wanted.service), part(&wanted.method));
+    if wanted.r#type == Some(GrpcRouteRulesMatchesMethodType::RegularExpression) {
+        let any = || "[^/]+".to_owned();
+        let (service, method) = (service.unwrap_or_else(any), method.unwrap_or_else(any));
+        return pattern("method", &format!("/(?:{service})/(?:{method})"))
+            .map(PathMatch::Regex)
+            .map(Some);
+    }
+    let is_rpc_name = |name: &String| {
+        name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+    };
+    if let Some(name) = [&service, &method].into_iter().flatten().find(|name| !is_rpc_name(name)) {
+        return Err(("method".to_owned(), format!("{name:?} is not a gRPC name")));
+    }
+    Ok(match (service, method) {
+        (None, None) => None,
+        (Some(service), None) => Some(PathMatch::Prefix(format!("/{service}").into())),
+        (Some(service), Some(method)) => {
+            Some(PathMatch::Exact(format!("/{service}/{method}").into()))
+        }
+        (None, Some(method)) => {
+            let literal = format!("/[^/]+/{}", method.replace('.', "\\."));
+            Some(PathMatch::Regex(pattern("method", &literal)?))
+        }
+    })
+}
+
+fn header(number: usize, name: &str, is_regex: bool, value: &str) -> Outcome<HeaderMatch> {
+    let value = text(&format!("headers[{number}].value"), is_regex, value)?;
+    let name: Arc<str> = name.to_ascii_lowercase().into();
+    Ok(HeaderMatch { name, value })
+}
+
+fn text(field: &str, is_regex: bool, value: &str) -> Outcome<TextMatch> {
+    if is_regex {
+        pattern(field, value).map(TextMatch::Regex)
+    } else {
+        Ok(TextMatch::Exact(value.into()))
+    }
+}
+
+fn pattern(field: &str, text: &str) -> Outcome<Pattern> {
+    if text.len() > PATTERN_BYTES_MAX {
+        return Err((field.to_owned(), format!("longer than {PATTERN_BYTES_MAX} bytes")));
+    }
+    Pattern::parse(text).map_err(|message| (field.to_owned(), message))
+}
+
+/// Timeouts travel to the proxies; which proxy keeps them is the proxy's matter.
+pub(super) fn timeouts(
+    timeouts: Option<&HttpRouteRulesTimeouts>,
+) -> (Timeouts, Vec<(String, String)>) {
+    let (mut result, mut wrong) = (Timeouts::default(), Vec::new());
+    let Some(timeouts) = timeouts else { return (result, wrong) };
+    let mut read = |field: &str, text: Option<&String>| -> Option<Duration> {
+        let parsed = text?.parse::<gateway_api::Duration>();
+        match parsed {
+            // Zero turns the timeout off (Gateway API, HTTPRouteTimeouts).
+            Ok(duration) if duration.is_zero() => None,
+            Ok(duration) => Some(Duration::new(duration.as_secs(), duration.subsec_nanos())),
+            Err(error) => {
+                wrong.push((format!("timeouts.{field}"), error));
+                None
+            }
+        }
+    };
+    result.request = read("request", timeouts.request.as_ref());
+    result.response = read("backendRequest", timeouts.backend_request.as_ref());
+    (result, wrong)
+}

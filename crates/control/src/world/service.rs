@@ -1,0 +1,323 @@
+//! Services: their addresses and ports, and which endpoints answer for each port.
+
+use super::World;
+use super::pod::{Pod, plain_endpoint};
+use super::route::Attached;
+use super::settings::{Declared, NamespaceSettings, Ports, Settings};
+use crate::source::{Inventory, Problem, Sourced};
+use k8s_openapi::api::core::v1;
+use k8s_openapi::api::discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use leno_model::limit::ENDPOINTS_MAX;
+use leno_model::name::WorkloadId;
+use leno_model::workload::{Endpoint, ProtocolHint};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Namespace and name.
+pub type ServiceKey = (Arc<str>, Arc<str>);
+
+/// A Service.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Namespace and name.
+    pub key: ServiceKey,
+    /// Its ports by number.
+    pub ports: BTreeMap<u16, ServicePort>,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) attached: Vec<Attached>,
+    opaque: Ports,
+    publish_not_ready: bool,
+    selector: BTreeMap<String, String>,
+}
+
+/// One port of a Service.
+#[derive(Clone, Debug)]
+pub struct ServicePort {
+    /// Its name, empty where it is the only one.
+    pub name: String,
+    /// What is spoken, by declaration.
+    pub declared: Option<Declared>,
+    /// Who answers, sorted by address.
+    pub endpoints: Vec<Arc<Endpoint>>,
+    target: Option<IntOrString>,
+}
+
+impl Service {
+    fn read(
+        service: &Sourced<v1::Service>,
+        namespaces: &NamespaceSettings,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let own = Settings::read(service, service.object.metadata.annotations.as_ref(), problems);
+        let inherited = namespaces.get(&service.key.namespace);
+        let opaque = own.opaque.or_else(|| inherited?.opaque.clone()).unwrap_or_default();
+        let Some(spec) = &service.object.spec else {
+            problems.push(service.problem("spec", "missing; the Service is not used"));
+            return None;
+        };
+        if spec.type_.as_deref() == Some("ExternalName") {
+            problems.push(service.problem("spec.type", "ExternalName is not used by the mesh"));
+            return None;
+        }
+        let mut ports = BTreeMap::new();
+        for (number, port) in spec.ports.iter().flatten().enumerate() {
+            let field = |name: &str| format!("spec.ports[{number}].{name}");
+            if port.protocol.as_deref().is_some_and(|protocol| protocol != "TCP") {
+                continue; // UDP does not pass through a proxy.
+            }
+            let Some(at) = u16::try_from(port.port).ok().filter(|port| *port != 0) else {
+                problems
+                    .push(service.problem(field("port"), format!("{} is not a port", port.port)));
+                continue;
+            };
+            let declared = if opaque.contains(at) {
+                Some(Declared::Opaque)
+            } else {
+                port.app_protocol.as_deref().and_then(Declared::of_app_protocol)
+            };
+            let port = ServicePort {
+                name: port.name.clone().unwrap_or_default(),
+                declared,
+                endpoints: Vec::new(),
+                target: port.target_port.clone(),
+            };
+            if ports.insert(at, port).is_some() {
+                problems.push(service.problem(field("port"), format!("{at} is there twice")));
+            }
+        }
+        Some(Self {
+            key: (service.key.namespace.clone(), service.key.name.clone()),
+            ports,
+            addresses: cluster_ips(service, spec, problems),
+            attached: Vec::new(),
+            opaque,
+            publish_not_ready: spec.publish_not_ready_addresses == Some(true),
+            selector: spec.selector.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Whether the port's endpoints all are bytes by their own annotations.
+    fn all_opaque(&self, port: u16) -> bool {
+        let endpoints = self.ports.get(&port).map_or(&[][..], |port| &port.endpoints);
+        !endpoints.is_empty() && endpoints.iter().all(|e| e.hint == ProtocolHint::Opaque)
+    }
+
+    /// What is spoken on the port.
+    pub(super) fn declared(&self, port: u16) -> Option<Declared> {
+        let declared = self.ports.get(&port)?.declared;
+        if declared.is_none() && self.all_opaque(port) { Some(Declared::Opaque) } else { declared }
+    }
+}
+
+fn cluster_ips(
+    service: &Sourced<v1::Service>,
+    spec: &v1::ServiceSpec,
+    problems: &mut Vec<Problem>,
+) -> Vec<IpAddr> {
+    let several = spec.cluster_ips.iter().flatten().map(|ip| (ip, "spec.clusterIPs"));
+    let mut found = Vec::new();
+    for (text, field) in spec.cluster_ip.iter().map(|ip| (ip, "spec.clusterIP")).chain(several) {
+        match text.parse::<IpAddr>() {
+            Ok(ip) if found.contains(&ip) => {}
+            Ok(ip) => found.push(ip),
+            // Headless, or not given an address yet.
+            Err(_) if text == "None" || text.is_empty() => {}
+            Err(_) => {
+                problems.push(service.problem(field, format!("{text:?} is not an IP address")))
+            }
+        }
+    }
+    found
+}
+
+/// Endpoints of one Service port while they are gathered: an address is there once.
+type Gathered = BTreeMap<SocketAddr, (Endpoint, Option<WorkloadId>)>;
+
+impl World {
+    pub(super) fn add_services(
+        &mut self,
+        inventory: &Inventory,
+        namespaces: &NamespaceSettings,
+        problems: &mut Vec<Problem>,
+    ) {
+        let slices = slices_by_service(&inventory.endpoint_slices, problems);
+        for sourced in &inventory.services {
+            let Some(mut service) = Service::read(sourced, namespaces, problems) else { continue };
+            for address in &service.addresses {
+                if let Some(other) = self.services_by_ip.insert(*address, service.key.clone()) {
+                    let message = format!(
+                        "{address} is also the address of {}/{}; the later one is used",
+                        other.0, other.1
+                    );
+                    problems.push(sourced.problem("spec.clusterIP", message));
+                }
+            }
+            let key = service.key.clone();
+            let mut count = 0;
+            for (number, port) in &mut service.ports {
+                let wanted = Wanted {
+                    service: (&key.0, &key.1),
+                    opaque: service.opaque.contains(*number)
+                        || port.declared == Some(Declared::Opaque),
+                    publish_not_ready: service.publish_not_ready,
+                };
+                let gathered = match slices.get(&key) {
+                    Some(slices) => self.of_slices(&wanted, &port.name, slices, problems),
+                    // Without slices, the pods themselves: nobody computes slices for a folder of manifests.
+                    None => {
+                        self.of_selector(&wanted, *number, port.target.as_ref(), &service.selector)
+                    }
+                };
+                count += gathered.len();
+                for (address, (endpoint, workload)) in gathered.into_iter().take(ENDPOINTS_MAX) {
+                    if let (Some(workload), Some(declared)) = (workload, port.declared) {
+                        // Two Services that disagree about a port declare nothing.
+                        self.declared
+                            .entry((workload, address.port()))
+                            .and_modify(|before| *before = before.filter(|b| *b == declared))
+                            .or_insert(Some(declared));
+                    }
+                    port.endpoints.push(Arc::new(endpoint));
+                }
+            }
+            if count > ENDPOINTS_MAX * service.ports.len().max(1) {
+                problems.push(sourced.problem(
+                    "",
+                    format!("more than {ENDPOINTS_MAX} endpoints; the rest gets no traffic"),
+                ));
+            }
+            self.services.insert(key, service);
+        }
+    }
+
+    fn of_slices(
+        &self,
+        wanted: &Wanted<'_>,
+        port_name: &str,
+        slices: &[&Sourced<EndpointSlice>],
+        problems: &mut Vec<Problem>,
+    ) -> Gathered {
+        let mut found = Gathered::new();
+        for slice in slices {
+            let ports = slice.object.ports.iter().flatten().filter(|port| {
+                port.name.as_deref().unwrap_or_default() == port_name
+                    && port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
+            });
+            for port in ports.filter_map(|port| u16::try_from(port.port?).ok()) {
+                for endpoint in &slice.object.endpoints {
+                    for text in &endpoint.addresses {
+                        let Ok(ip) = text.parse::<IpAddr>() else {
+                            let message = format!("{text:?} is not an IP address");
+                            let problem = slice.problem("endpoints.addresses", message);
+                            if !problems.contains(&problem) {
+                                problems.push(problem);
+                            }
+                            continue;
+                        };
+                        let pod = self.pod_of(&slice.key.namespace, endpoint, ip);
+                        if wanted.takes(endpoint, pod) {
+                            wanted.put(&mut found, SocketAddr::new(ip, port), pod);
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The pod that a slice's endpoint is: by name where the slice says so, by address otherwise.
+    fn pod_of(
+        &self,
+        namespace: &Arc<str>,
+        endpoint: &SliceEndpoint,
+        ip: IpAddr,
+    ) -> Option<&Arc<Pod>> {
+        let target = endpoint.target_ref.as_ref().filter(|t| t.kind.as_deref() == Some("Pod"));
+        match target.and_then(|target| target.name.as_deref()) {
+            Some(name) => {
+                self.pods.get(&WorkloadId { namespace: namespace.clone(), pod: name.into() })
+            }
+            None => self.pod_at(ip),
+        }
+    }
+
+    fn of_selector(
+        &self,
+        wanted: &Wanted<'_>,
+        number: u16,
+        target: Option<&IntOrString>,
+        selector: &BTreeMap<String, String>,
+    ) -> Gathered {
+        let mut found = Gathered::new();
+        if selector.is_empty() {
+            return found;
+        }
+        let first = WorkloadId { namespace: wanted.service.0.into(), pod: "".into() };
+        let pods = self.pods.range(first..).map(|(_, pod)| pod);
+        for pod in pods.take_while(|pod| pod.id.namespace.as_ref() == wanted.service.0) {
+            let selected = selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
+            let port = match target {
+                None => Some(number),
+                Some(IntOrString::Int(port)) => u16::try_from(*port).ok(),
+                Some(IntOrString::String(name)) => pod.port_named(name),
+            };
+            let takes = wanted.publish_not_ready || pod.ready && !pod.terminating;
+            if let (true, true, Some(port)) = (selected, takes, port) {
+                for ip in &pod.addresses {
+                    wanted.put(&mut found, SocketAddr::new(*ip, port), Some(pod));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What endpoints of one Service port are like.
+struct Wanted<'a> {
+    service: (&'a str, &'a str),
+    opaque: bool,
+    publish_not_ready: bool,
+}
+
+impl Wanted<'_> {
+    /// Ready and staying; a pod that is leaving is out as soon as either object says so.
+    fn takes(&self, endpoint: &SliceEndpoint, pod: Option<&Arc<Pod>>) -> bool {
+        let conditions = endpoint.conditions.as_ref();
+        let ready = conditions.and_then(|c| c.ready).unwrap_or(true);
+        let terminating = conditions.and_then(|c| c.terminating).unwrap_or(false)
+            || pod.is_some_and(|pod| pod.terminating);
+        self.publish_not_ready || ready && !terminating
+    }
+
+    fn put(&self, found: &mut Gathered, address: SocketAddr, pod: Option<&Arc<Pod>>) {
+        let service = Some(self.service);
+        let endpoint = match pod {
+            Some(pod) => pod.endpoint(address, service, self.opaque),
+            None => plain_endpoint(address, service),
+        };
+        found.insert(address, (endpoint, pod.map(|pod| pod.id.clone())));
+    }
+}
+
+fn slices_by_service<'a>(
+    slices: &'a [Sourced<EndpointSlice>],
+    problems: &mut Vec<Problem>,
+) -> HashMap<ServiceKey, Vec<&'a Sourced<EndpointSlice>>> {
+    let mut by_service: HashMap<ServiceKey, Vec<_>> = HashMap::new();
+    for slice in slices {
+        let labels = slice.object.metadata.labels.as_ref();
+        match labels.and_then(|labels| labels.get("kubernetes.io/service-name")) {
+            Some(service) => by_service
+                .entry((slice.key.namespace.clone(), service.as_str().into()))
+                .or_default()
+                .push(slice),
+            None => problems.push(slice.problem(
+                "metadata.labels[kubernetes.io/service-name]",
+                "missing; the slice belongs to no Service",
+            )),
+        }
+    }
+    by_service
+}

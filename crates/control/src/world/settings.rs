@@ -1,0 +1,135 @@
+//! Annotations, port lists and declared protocols.
+
+use crate::source::{Problem, Sourced};
+use k8s_openapi::api::core::v1::Namespace;
+use leno_model::policy::DefaultPolicy;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Annotations of an object.
+pub(super) type Annotations = BTreeMap<String, String>;
+
+/// Our own prefix, and linkerd's, which users may keep.
+const PREFIXES: [&str; 2] = ["leno.dev/", "config.linkerd.io/"];
+
+/// What is spoken on a port, by declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+    /// gRPC.
+    Grpc,
+    /// Bytes.
+    Opaque,
+    /// The application's own TLS.
+    Tls,
+}
+
+impl Declared {
+    /// Reads `appProtocol`; a protocol that means nothing to us is found by detection.
+    #[must_use]
+    pub fn of_app_protocol(text: &str) -> Option<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "http" | "kubernetes.io/ws" => Some(Self::Http1),
+            "kubernetes.io/h2c" | "h2c" | "http2" => Some(Self::Http2),
+            "grpc" | "kubernetes.io/grpc" => Some(Self::Grpc),
+            "tcp" | "linkerd.io/opaque" | "linkerd.io/tcp" | "leno.dev/opaque" => {
+                Some(Self::Opaque)
+            }
+            "tls" | "https" | "kubernetes.io/wss" => Some(Self::Tls),
+            _ => None,
+        }
+    }
+}
+
+/// A list of ports and ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports(Vec<(u16, u16)>);
+
+impl Ports {
+    /// Reads `5432,6379,1000-2000`; what is not understood is named, the rest is kept.
+    #[must_use]
+    pub fn parse(text: &str) -> (Self, Vec<String>) {
+        let (mut ports, mut wrong) = (Vec::new(), Vec::new());
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
+                (Ok(low), Ok(high)) if 0 < low && low <= high => ports.push((low, high)),
+                _ => {
+                    wrong.push(format!("{part:?} is not a port or range of ports; it is left out"))
+                }
+            }
+        }
+        (Self(ports), wrong)
+    }
+
+    /// Whether the port is in the list.
+    #[must_use]
+    pub fn contains(&self, port: u16) -> bool {
+        self.0.iter().any(|(low, high)| (*low..=*high).contains(&port))
+    }
+}
+
+/// What annotations of one object say; `None` where they say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) opaque: Option<Ports>,
+    pub(super) skip_inbound: Option<Ports>,
+    pub(super) policy: Option<DefaultPolicy>,
+    pub(super) meshed: bool,
+}
+
+impl Settings {
+    pub(super) fn read<T>(
+        object: &Sourced<T>,
+        annotations: Option<&Annotations>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let mut ports = |name: &str| {
+            let (field, text) = get(annotations, name)?;
+            let (ports, wrong) = Ports::parse(text);
+            problems.extend(wrong.into_iter().map(|message| object.problem(&field, message)));
+            Some(ports)
+        };
+        let (opaque, skip_inbound) = (ports("opaque-ports"), ports("skip-inbound-ports"));
+        let policy = get(annotations, "default-inbound-policy").map(|(field, text)| {
+            DefaultPolicy::parse(text).unwrap_or_else(|message| {
+                // An operator who meant to close must not find it open.
+                problems.push(object.problem(field, format!("{message}; until then deny holds")));
+                DefaultPolicy::Deny
+            })
+        });
+        let meshed = get(annotations, "meshed").is_some_and(|(_, text)| text == "true");
+        Self { opaque, skip_inbound, policy, meshed }
+    }
+}
+
+/// The annotation under either prefix: its field path and value.
+fn get<'a>(annotations: Option<&'a Annotations>, name: &str) -> Option<(String, &'a str)> {
+    let annotations = annotations?;
+    PREFIXES.iter().find_map(|prefix| {
+        let key = format!("{prefix}{name}");
+        let value = annotations.get(&key)?;
+        Some((format!("metadata.annotations[{key}]"), value.trim()))
+    })
+}
+
+/// Settings of every namespace that has some.
+#[derive(Debug, Default)]
+pub(super) struct NamespaceSettings(BTreeMap<Arc<str>, Settings>);
+
+impl NamespaceSettings {
+    pub(super) fn read(namespaces: &[Sourced<Namespace>], problems: &mut Vec<Problem>) -> Self {
+        let read = |namespace: &Sourced<Namespace>| {
+            let annotations = namespace.object.metadata.annotations.as_ref();
+            (namespace.key.name.clone(), Settings::read(namespace, annotations, problems))
+        };
+        Self(namespaces.iter().map(read).collect())
+    }
+
+    pub(super) fn get(&self, namespace: &str) -> Option<&Settings> {
+        self.0.get(namespace)
+    }
+}

@@ -1,0 +1,163 @@
+//! The world by tables: manifests in, answers out. No sockets.
+
+use super::*;
+use crate::source::parse::parse;
+use leno_api::outbound::Target;
+use leno_model::route::{
+    Backend, BackendKind, Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy,
+    OutboundProtocol, PathMatch,
+};
+use leno_model::workload::Endpoint;
+use std::path::Path;
+
+mod manifests;
+mod routes;
+mod services;
+
+/// The world of a text of manifests, and its problems as `object: field: message`.
+fn world(text: &str) -> World {
+    let mut layers = crate::source::layers::Layers::default();
+    layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), text));
+    World::build(&layers.inventory(), &MeshNames::default(), 1)
+}
+
+fn problems(world: &World) -> Vec<String> {
+    world.problems.iter().map(|p| format!("{}: {}: {}", p.object, p.field, p.message)).collect()
+}
+
+#[track_caller]
+fn check_problems(world: &World, expected: &[&str]) {
+    let shown = problems(world);
+    assert_eq!(shown.len(), expected.len(), "{shown:#?}");
+    for (shown, expected) in shown.iter().zip(expected) {
+        assert!(shown.starts_with(expected), "{shown}\nshould begin with\n{expected}");
+    }
+}
+
+fn address(text: &str) -> Target {
+    Target::Address(text.parse().unwrap())
+}
+
+/// `10.1.0.1:8080 default/a mtls opaque`.
+fn show_endpoint(endpoint: &Endpoint) -> String {
+    let mut shown = endpoint.address.to_string();
+    if let Some(resource) = &endpoint.resource {
+        shown += &format!(" {}/{}", resource.namespace(), resource.name());
+    }
+    if let Some(identity) = &endpoint.identity {
+        let name = identity.name.as_str();
+        shown += &format!(" {}", name.strip_prefix("spiffe://cluster.local/").unwrap_or(name));
+        assert_eq!(endpoint.opaque_transport_port, Some(4143));
+    }
+    if endpoint.hint == leno_model::workload::ProtocolHint::Opaque {
+        shown += " opaque";
+    }
+    shown
+}
+
+fn show_backend(backend: &Backend) -> String {
+    let mut shown = match &backend.kind {
+        BackendKind::Forward(endpoint) => format!("[{}]", show_endpoint(endpoint)),
+        BackendKind::Balance(balance) => balance.destination.replace(".svc.cluster.local", ""),
+        BackendKind::Broken => "broken".to_owned(),
+    };
+    for filter in &backend.filters {
+        shown += &format!(" {}", show_filter(filter));
+    }
+    shown
+}
+
+fn show_filter(filter: &Filter) -> String {
+    match filter {
+        Filter::Fail(failure) => format!("fail {}", failure.status),
+        Filter::RequestHeaders(change) => format!("request{:?}", change.set),
+        Filter::ResponseHeaders(change) => format!("response-{:?}", change.remove),
+        Filter::Redirect(redirect) => {
+            format!("redirect {} {:?}", redirect.status, redirect.path_prefix)
+        }
+    }
+}
+
+fn show_distribution(distribution: &Distribution) -> String {
+    match distribution {
+        Distribution::Empty => "nowhere".to_owned(),
+        Distribution::First(backends) => {
+            backends.iter().map(show_backend).collect::<Vec<_>>().join(" or ")
+        }
+        Distribution::Random(backends) => {
+            let show =
+                |(backend, weight): &(Backend, u32)| format!("{weight}*{}", show_backend(backend));
+            backends.iter().map(show).collect::<Vec<_>>().join(" + ")
+        }
+    }
+}
+
+/// `=/exact | /prefix GET h:x → where`, one rule a line.
+fn show_rule(rule: &HttpRule) -> String {
+    let matches: Vec<_> = rule
+        .matches
+        .iter()
+        .map(|one| {
+            let mut shown = match &one.path {
+                None => "*".to_owned(),
+                Some(PathMatch::Exact(path)) => format!("={path}"),
+                Some(PathMatch::Prefix(path)) => path.to_string(),
+                Some(PathMatch::Regex(pattern)) => format!("~{}", pattern.as_str()),
+            };
+            if let Some(method) = &one.method {
+                shown += &format!(" {method}");
+            }
+            for header in &one.headers {
+                shown += &format!(" {}:", header.name);
+            }
+            for query in &one.query {
+                shown += &format!(" ?{}", query.name);
+            }
+            shown
+        })
+        .collect();
+    let filters: String =
+        rule.filters.iter().map(|filter| format!("{} ", show_filter(filter))).collect();
+    format!("{} -> {filters}{}", matches.join(" | "), show_distribution(&rule.backends))
+}
+
+fn show_routes(routes: &HttpRoutes) -> Vec<String> {
+    let named = |route: &leno_model::route::HttpRoute| {
+        let name = route.resource.name().to_owned();
+        route
+            .rules
+            .iter()
+            .map(move |rule| format!("{name}: {}", show_rule(rule)))
+            .collect::<Vec<_>>()
+    };
+    routes.routes.iter().flat_map(named).collect()
+}
+
+/// The protocol, and the rules of the kind that a test is about.
+fn show_policy(policy: &OutboundPolicy) -> (String, Vec<String>) {
+    let opaque = |routes: &leno_model::route::OpaqueRoutes| {
+        let rules = routes.routes.iter().flat_map(|route| &route.rules);
+        rules.map(show_distribution).collect::<Vec<_>>()
+    };
+    // Whatever is said must be sayable to a proxy.
+    let message = leno_api::outbound::to_message(policy).unwrap();
+    assert_eq!(&leno_api::outbound::from_message(&message).unwrap(), policy);
+    match &policy.protocol {
+        OutboundProtocol::Detect { http2, .. } => ("detect".into(), show_routes(http2)),
+        OutboundProtocol::Http1(routes) => ("http1".into(), show_routes(routes)),
+        OutboundProtocol::Http2(routes) => ("http2".into(), show_routes(routes)),
+        OutboundProtocol::Grpc(routes) => ("grpc".into(), show_routes(routes)),
+        OutboundProtocol::Opaque(routes) => ("opaque".into(), opaque(routes)),
+        OutboundProtocol::Tls(routes) => ("tls".into(), opaque(routes)),
+    }
+}
+
+#[track_caller]
+fn check_outbound(world: &World, target: &str, client: &str, protocol: &str, rules: &[&str]) {
+    let policy = world.outbound(&address(target), client).unwrap();
+    let (shown, shown_rules) = show_policy(&policy);
+    assert_eq!(
+        (shown.as_str(), shown_rules),
+        (protocol, rules.iter().map(|r| (*r).to_owned()).collect())
+    );
+}

@@ -1,0 +1,248 @@
+use super::manifests::*;
+use super::*;
+
+const ON_WEB: &str = "{group: '', kind: Service, name: web}";
+
+fn shop(more: &[String]) -> World {
+    let services = [
+        service("a", "web", "10.96.0.1", "").replace("}]}", "}, {name: admin, port: 81}]}"),
+        service("a", "v1", "10.96.0.2", ""),
+        service("a", "v2", "10.96.0.3", ""),
+        service("b", "far", "10.96.0.4", ""),
+    ];
+    world(&[&services[..], more].concat().concat())
+}
+
+/// The rules of `web:80` for a client of namespace `a`, and the problems.
+#[track_caller]
+fn check(rules: &str, expected: &[&str], problems: &[&str]) {
+    let world = shop(&[route("HTTPRoute", "a", "r", ON_WEB, rules)]);
+    check_problems(&world, problems);
+    check_outbound(&world, "10.96.0.1:80", "a", "detect", expected);
+}
+
+#[test]
+fn weights_and_matches() {
+    check(
+        "{backendRefs: [{name: v1, port: 80, weight: 9}, {name: v2, port: 80}, {name: v2, port: 80, weight: 0}]}",
+        &["r:  -> 9*v1.a:80 + 1*v2.a:80"],
+        &[],
+    );
+    check(
+        "{matches: [{path: {type: Exact, value: /x}, method: POST}, {path: {value: /y}, headers: [{name: X-User, value: kim}], queryParams: [{name: q, value: '1'}]}], backendRefs: [{name: v1, port: 80}]},
+         {matches: [{path: {type: RegularExpression, value: '/v[0-9]+'}}], backendRefs: [{name: v2, port: 80}]}",
+        &["r: =/x POST | /y x-user: ?q -> v1.a:80", "r: ~/v[0-9]+ -> v2.a:80"],
+        &[],
+    );
+}
+
+#[test]
+fn filters_and_what_is_not_supported() {
+    check(
+        "{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-A, value: b}]}}, {type: ResponseHeaderModifier, responseHeaderModifier: {remove: [Server]}}], backendRefs: [{name: v1, port: 80}]},
+         {filters: [{type: RequestRedirect, requestRedirect: {statusCode: 301, path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}}}]}",
+        &[
+            r#"r:  -> request[("x-a", "b")] response-["server"] v1.a:80"#,
+            r#"r:  -> redirect 301 Some("/new") nowhere"#,
+        ],
+        &[],
+    );
+    check(
+        "{filters: [{type: URLRewrite, urlRewrite: {hostname: x}}], backendRefs: [{name: v1, port: 80}]}, {filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: 'a b', value: c}]}}], backendRefs: [{name: v1, port: 80}]}",
+        &["r:  -> fail 500 nowhere", "r:  -> fail 500 nowhere"],
+        &[
+            "HTTPRoute a/r: spec.rules[0].filters[0]: the filter UrlRewrite is not supported",
+            "HTTPRoute a/r: spec.rules[1].filters[0]: \"a b\" is not a header name",
+        ],
+    );
+    check(
+        "{backendRefs: [{name: v1, port: 80, filters: [{type: RequestMirror}]}, {name: v2, port: 80}]}",
+        &["r:  -> 1*broken fail 500 + 1*v2.a:80"],
+        &["HTTPRoute a/r: spec.rules[0].backendRefs[0].filters[0]: the filter RequestMirror"],
+    );
+}
+
+#[test]
+fn broken_backends_fail_their_share() {
+    check(
+        "{backendRefs: [{name: nobody, port: 80}, {name: v1, port: 1}, {name: v1}, {name: far, namespace: b, port: 80}, {kind: Bucket, name: x}, {name: v2, port: 80, weight: 5}]}",
+        &[
+            "r:  -> 1*broken fail 500 + 1*broken fail 500 + 1*broken fail 500 + 1*broken fail 500 + 1*broken fail 500 + 5*v2.a:80",
+        ],
+        &[
+            "HTTPRoute a/r: spec.rules[0].backendRefs[0].name: Service a/nobody does not exist",
+            "HTTPRoute a/r: spec.rules[0].backendRefs[1].port: Service a/v1 has no port 1",
+            "HTTPRoute a/r: spec.rules[0].backendRefs[2].port: missing",
+            "HTTPRoute a/r: spec.rules[0].backendRefs[3].namespace: no ReferenceGrant",
+            "HTTPRoute a/r: spec.rules[0].backendRefs[4].kind: only a Service",
+        ],
+    );
+    check(
+        "{backendRefs: []}, {backendRefs: [{name: v1, port: 80, weight: 0}]}",
+        &["r:  -> fail 500 nowhere", "r:  -> fail 500 nowhere"],
+        &[],
+    );
+}
+
+#[test]
+fn a_grant_opens_another_namespace() {
+    let grant = "---\napiVersion: gateway.networking.k8s.io/v1beta1\nkind: ReferenceGrant\nmetadata: {name: g, namespace: b}\nspec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}], to: [{group: '', kind: Service}]}\n";
+    let world = shop(&[
+        grant.to_owned(),
+        route(
+            "HTTPRoute",
+            "a",
+            "r",
+            ON_WEB,
+            "{backendRefs: [{name: far, namespace: b, port: 80}]}",
+        ),
+    ]);
+    check_problems(&world, &[]);
+    check_outbound(&world, "10.96.0.1:80", "a", "detect", &["r:  -> far.b:80"]);
+}
+
+#[test]
+fn malformed_matches_match_nothing() {
+    check(
+        "{matches: [{path: {type: RegularExpression, value: '('}}, {path: {value: /good}}], backendRefs: [{name: v1, port: 80}]}, {matches: [{path: {value: bad}}], backendRefs: [{name: v2, port: 80}]}",
+        &["r: /good -> v1.a:80"],
+        &[
+            "HTTPRoute a/r: spec.rules[0].matches[0].path.value: regular expression",
+            "HTTPRoute a/r: spec.rules[1].matches[0].path.value: \"bad\" does not begin with '/'",
+        ],
+    );
+    check(
+        "{timeouts: {request: soon}, backendRefs: [{name: v1, port: 80}]}",
+        &["r:  -> fail 500 nowhere"],
+        &["HTTPRoute a/r: spec.rules[0].timeouts.request: "],
+    );
+}
+
+#[test]
+fn parents_ports_and_consumers() {
+    let to = |name: &str| format!("{{backendRefs: [{{name: {name}, port: 80}}]}}");
+    let world = shop(&[
+        route(
+            "HTTPRoute",
+            "a",
+            "admin",
+            "{group: '', kind: Service, name: web, port: 81}",
+            &to("v2"),
+        ),
+        route(
+            "HTTPRoute",
+            "a",
+            "named",
+            "{group: '', kind: Service, name: web, sectionName: http}",
+            &to("v1"),
+        ),
+        route(
+            "HTTPRoute",
+            "b",
+            "ours",
+            "{group: '', kind: Service, name: web, namespace: a}",
+            &to("far"),
+        ),
+        route(
+            "HTTPRoute",
+            "a",
+            "wrong",
+            "{name: gateway}, {group: '', kind: Service, name: nobody}, {group: '', kind: Service, name: web, port: 9}, {group: '', kind: Service, name: web, port: 80, sectionName: admin}",
+            &to("v1"),
+        ),
+    ]);
+    check_outbound(&world, "10.96.0.1:80", "a", "detect", &["named:  -> v1.a:80"]);
+    check_outbound(&world, "10.96.0.1:81", "a", "detect", &["admin:  -> v2.a:80"]);
+    // Clients of namespace b have a route of their own; everybody else has the Service's.
+    check_outbound(&world, "10.96.0.1:80", "b", "detect", &["ours:  -> far.b:80"]);
+    check_outbound(&world, "10.96.0.1:80", "c", "detect", &["named:  -> v1.a:80"]);
+    check_problems(
+        &world,
+        &[
+            "HTTPRoute a/wrong: spec.parentRefs[0]: a route on a Gateway",
+            "HTTPRoute a/wrong: spec.parentRefs[1]: Service a/nobody does not exist",
+            "HTTPRoute a/wrong: spec.parentRefs[2].port: Service a/web has no port 9",
+            "HTTPRoute a/wrong: spec.parentRefs[3].sectionName",
+        ],
+    );
+}
+
+#[test]
+fn the_oldest_route_comes_first() {
+    let to = "{backendRefs: [{name: v1, port: 80}]}";
+    let aged = |name: &str, year: &str| {
+        route("HTTPRoute", "a", name, ON_WEB, to).replace(
+            "namespace: a}",
+            &format!("namespace: a, creationTimestamp: '{year}-01-01T00:00:00Z'}}"),
+        )
+    };
+    let world = shop(&[
+        route("HTTPRoute", "a", "b-ageless", ON_WEB, to),
+        aged("a-young", "2026"),
+        aged("c-old", "2025"),
+        route("HTTPRoute", "a", "a-ageless", ON_WEB, to),
+    ]);
+    check_outbound(
+        &world,
+        "10.96.0.1:80",
+        "a",
+        "detect",
+        &[
+            "c-old:  -> v1.a:80",
+            "a-young:  -> v1.a:80",
+            "a-ageless:  -> v1.a:80",
+            "b-ageless:  -> v1.a:80",
+        ],
+    );
+}
+
+#[test]
+fn grpc_services_and_methods_are_paths() {
+    let rules = "{matches: [{method: {service: shop.Cart, method: Add}}, {method: {service: shop.Cart}}, {method: {method: Health.Check}}, {headers: [{name: x, value: y}]}], backendRefs: [{name: v1, port: 80}]}, {backendRefs: [{name: nobody, port: 80}]}";
+    let declared = |protocol: &str, route: &str| {
+        let service = service("a", "web", "10.96.0.9", &format!(", appProtocol: {protocol}"));
+        world(&[service, service_v1(), route.to_owned()].concat())
+    };
+    let grpc = route("GRPCRoute", "a", "g", ON_WEB, rules);
+    let shown = "g: =/shop.Cart/Add | /shop.Cart | ~/[^/]+/Health\\.Check | * x: -> v1.a:80";
+    check_outbound(
+        &declared("grpc", &grpc),
+        "10.96.0.9:80",
+        "a",
+        "grpc",
+        &[shown, "g:  -> broken fail 14"],
+    );
+    check_outbound(
+        &declared("''", &grpc),
+        "10.96.0.9:80",
+        "a",
+        "detect",
+        &[shown, "g:  -> broken fail 503"],
+    );
+    // An expression cannot be said of a gRPC route, so it is said of HTTP/2.
+    let regex = route(
+        "GRPCRoute",
+        "a",
+        "g",
+        ON_WEB,
+        "{matches: [{method: {type: RegularExpression, service: 'shop[.].*'}}], backendRefs: [{name: v1, port: 80}]}",
+    );
+    check_outbound(
+        &declared("grpc", &regex),
+        "10.96.0.9:80",
+        "a",
+        "http2",
+        &["g: ~/(?:shop[.].*)/(?:[^/]+) -> v1.a:80"],
+    );
+    // HTTP/1 knows nothing of GRPCRoutes.
+    let OutboundProtocol::Detect { http1, .. } =
+        declared("''", &grpc).outbound(&address("10.96.0.9:80"), "a").unwrap().protocol
+    else {
+        panic!()
+    };
+    assert_eq!(show_routes(&http1), ["http:  -> web.a:80"]);
+}
+
+fn service_v1() -> String {
+    service("a", "v1", "10.96.0.2", "")
+}

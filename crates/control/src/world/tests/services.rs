@@ -1,0 +1,293 @@
+use super::manifests::*;
+use super::*;
+use leno_model::name::WorkloadId;
+use leno_model::policy::InboundProtocol;
+
+#[track_caller]
+fn check_endpoints(world: &World, authority: &str, expected: Option<&[&str]>) {
+    let set = world.endpoints(authority);
+    let shown: Vec<_> = set.endpoints.iter().map(|e| show_endpoint(e)).collect();
+    match expected {
+        None => assert!(!set.exists && shown.is_empty(), "{shown:?}"),
+        Some(expected) => assert_eq!(
+            (set.exists, shown),
+            (true, expected.iter().map(|e| (*e).to_owned()).collect())
+        ),
+    }
+}
+
+#[test]
+fn slices_say_who_answers() {
+    let text = [
+        service("a", "web", "10.96.0.1", ""),
+        service("a", "empty", "10.96.0.2", ""),
+        pod("a", "one", "10.1.0.1", MESHED, true),
+        pod("a", "two", "10.1.0.2", "", true),
+        pod("a", "leaving", "10.1.0.3", MESHED, true).replace(
+            "{name: leaving,",
+            "{name: leaving, deletionTimestamp: \"2026-01-01T00:00:00Z\",",
+        ),
+        slice(
+            "a",
+            "web",
+            &[
+                ("10.1.0.2", "two", "ready: true"),
+                ("10.1.0.1", "-", ""),
+                ("10.1.0.3", "leaving", "ready: true"),
+                ("10.1.0.4", "-", "ready: false"),
+                ("10.1.0.5", "-", "ready: true, terminating: true"),
+                ("10.1.0.6", "-", "ready: true"),
+                ("not-an-address", "-", "ready: true"),
+            ],
+        ),
+        slice("a", "empty", &[]),
+    ];
+    let world = world(&text.concat());
+    let all: &[&str] =
+        &["10.1.0.1:8080 a/one ns/a/sa/one-account", "10.1.0.2:8080 a/two", "10.1.0.6:8080"];
+    check_endpoints(&world, "web.a.svc.cluster.local:80", Some(all));
+    check_endpoints(&world, "Web.a.svc.cluster.local.", Some(all));
+    check_endpoints(&world, "web.a.svc:80", Some(all));
+    check_endpoints(&world, "empty.a.svc.cluster.local:80", Some(&[]));
+    check_endpoints(&world, "web.a.svc.cluster.local:81", None);
+    check_endpoints(&world, "web.b.svc.cluster.local:80", None);
+    check_endpoints(&world, "web:80", None);
+    check_endpoints(&world, "10.1.0.1:9", Some(&["10.1.0.1:9 a/one ns/a/sa/one-account"]));
+    check_problems(
+        &world,
+        &["EndpointSlice a/web-1: endpoints.addresses: \"not-an-address\" is not an IP"],
+    );
+    let labels = &world.endpoints("web.a.svc.cluster.local:80").endpoints[0].labels;
+    let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(labels, ["namespace=a", "pod=one", "service=web", "serviceaccount=one-account"]);
+}
+
+#[test]
+fn publish_not_ready_takes_everyone() {
+    let text = [
+        service("a", "web", "None", "")
+            .replace("spec: {", "spec: {publishNotReadyAddresses: true, "),
+        slice(
+            "a",
+            "web",
+            &[("10.1.0.4", "-", "ready: false"), ("10.1.0.5", "-", "terminating: true")],
+        ),
+    ];
+    check_endpoints(
+        &world(&text.concat()),
+        "web.a.svc.cluster.local:80",
+        Some(&["10.1.0.4:8080", "10.1.0.5:8080"]),
+    );
+}
+
+#[test]
+fn without_slices_pods_are_selected() {
+    let text = [
+        service("a", "web", "10.96.0.1", ""),
+        pod("a", "one", "10.1.0.1", "", true),
+        pod("a", "two", "fd00::2", MESHED, true),
+        pod("a", "slow", "10.1.0.3", "", false),
+        pod("b", "other", "10.1.0.4", "", true),
+    ];
+    check_endpoints(
+        &world(&text.concat()),
+        "web.a.svc.cluster.local:80",
+        Some(&["10.1.0.1:8080 a/one", "[fd00::2]:8080 a/two ns/a/sa/two-account"]),
+    );
+}
+
+#[test]
+fn protocols_are_declared() {
+    let check = |app_protocol: &str, protocol: &str| {
+        let more = format!(", appProtocol: {app_protocol}");
+        let world = world(&service("a", "web", "10.96.0.1", &more));
+        let policy = world.outbound(&address("10.96.0.1:80"), "a").unwrap();
+        assert_eq!(show_policy(&policy).0, protocol, "{app_protocol}");
+        check_problems(&world, &[]);
+    };
+    check("http", "http1");
+    check("kubernetes.io/ws", "http1");
+    check("kubernetes.io/h2c", "http2");
+    check("grpc", "grpc");
+    check("tcp", "opaque");
+    check("linkerd.io/opaque", "opaque");
+    check("https", "tls");
+    check("postgresql", "detect");
+    check("''", "detect");
+}
+
+#[test]
+fn addresses_find_services_pods_and_strangers() {
+    let text = [
+        service("a", "web", "10.96.0.1", "")
+            .replace("spec: {", "spec: {clusterIPs: [10.96.0.1, \"fd96::1\"], "),
+        pod("a", "one", "10.1.0.1", MESHED, true),
+        pod(
+            "a",
+            "skips",
+            "10.1.0.2",
+            &format!("{MESHED}, leno.dev/skip-inbound-ports: '9000-9100'"),
+            true,
+        ),
+    ];
+    let world = world(&text.concat());
+    let balanced: &[&str] = &["http: -> web.a:80"];
+    let balanced: Vec<_> = balanced.iter().map(|r| r.replace(": ->", ":  ->")).collect();
+    let balanced: Vec<&str> = balanced.iter().map(String::as_str).collect();
+    check_outbound(&world, "10.96.0.1:80", "b", "detect", &balanced);
+    check_outbound(&world, "[fd96::1]:80", "b", "detect", &balanced);
+    check_outbound(&world, "[::ffff:10.96.0.1]:80", "b", "detect", &balanced);
+    let forward = |target: &str, shown: &str| {
+        check_outbound(&world, target, "b", "detect", &[&format!("http:  -> [{shown}]")]);
+    };
+    forward("10.96.0.1:81", "10.96.0.1:81");
+    forward("10.1.0.1:8080", "10.1.0.1:8080 a/one ns/a/sa/one-account");
+    forward("10.1.0.1:1", "10.1.0.1:1 a/one ns/a/sa/one-account");
+    forward("10.1.0.2:9050", "10.1.0.2:9050 a/skips");
+    forward("192.0.2.1:443", "192.0.2.1:443");
+    let parent = |target: &str| world.outbound(&address(target), "b").unwrap().parent;
+    assert_eq!((parent("10.96.0.1:80").kind(), parent("10.96.0.1:80").name()), ("Service", "web"));
+    assert_eq!(parent("10.1.0.1:8080").kind(), "Pod");
+    assert_eq!(
+        (parent("192.0.2.1:443").kind(), parent("192.0.2.1:443").name()),
+        ("default", "forward")
+    );
+    let named = |name: &str| world.outbound(&Target::Authority(name.into()), "b").is_some();
+    assert!(named("web.a.svc.cluster.local:80") && !named("nobody.a.svc.cluster.local:80"));
+    let profile = world.profile(&address("10.96.0.1:80"));
+    assert_eq!(profile.name, "web.a.svc.cluster.local");
+    assert!(world.profile(&address("10.1.0.1:1")).endpoint.is_some());
+    assert_eq!(world.profile(&address("192.0.2.1:1")), outbound::Profile::default());
+}
+
+#[test]
+fn an_address_belongs_to_its_latest_pod() {
+    let leaving = pod("a", "a-old", "10.1.0.1", MESHED, true)
+        .replace("{name: a-old,", "{name: a-old, deletionTimestamp: \"2026-01-01T00:00:00Z\",");
+    let finished = pod("a", "b-done", "10.1.0.1", MESHED, true)
+        .replace("status: {", "status: {phase: Succeeded, ");
+    let world = world(&[leaving, finished, pod("a", "c-new", "10.1.0.1", "", true)].concat());
+    check_outbound(&world, "10.1.0.1:80", "a", "detect", &["http:  -> [10.1.0.1:80 a/c-new]"]);
+}
+
+#[test]
+fn opaque_ports_of_pods_namespaces_and_services() {
+    let text = [
+        SHOP.to_owned(),
+        pod("shop", "redis", "10.1.0.1", MESHED, true),
+        pod(
+            "shop",
+            "own",
+            "10.1.0.2",
+            &format!("{MESHED}, config.linkerd.io/opaque-ports: '8080, x'"),
+            true,
+        ),
+        service("shop", "web", "10.96.0.1", ""),
+        slice("shop", "web", &[("10.1.0.2", "own", "")]),
+        service("shop", "cache", "10.96.0.2", "").replace("port: 80,", "port: 6379,"),
+    ];
+    let world = world(&text.concat());
+    // The Service's only endpoint is bytes, so the Service is.
+    check_outbound(&world, "10.96.0.1:80", "a", "opaque", &["web.shop:80"]);
+    check_outbound(&world, "10.96.0.2:6379", "a", "opaque", &["cache.shop:6379"]);
+    check_outbound(
+        &world,
+        "10.1.0.1:6379",
+        "a",
+        "opaque",
+        &["[10.1.0.1:6379 shop/redis ns/shop/sa/redis-account opaque]"],
+    );
+    // The pod's annotation replaces the namespace's.
+    check_outbound(
+        &world,
+        "10.1.0.2:6379",
+        "a",
+        "detect",
+        &["http:  -> [10.1.0.2:6379 shop/own ns/shop/sa/own-account]"],
+    );
+    check_endpoints(
+        &world,
+        "web.shop.svc:80",
+        Some(&["10.1.0.2:8080 shop/own ns/shop/sa/own-account opaque"]),
+    );
+    check_problems(
+        &world,
+        &[
+            "Pod shop/own: metadata.annotations[config.linkerd.io/opaque-ports]: \"x\" is not a port",
+        ],
+    );
+}
+
+#[test]
+fn inbound_policy_of_pod_namespace_and_default() {
+    let text = [
+        SHOP.to_owned(),
+        pod("shop", "plain", "10.1.0.1", MESHED, true),
+        pod("shop", "closed", "10.1.0.2", "leno.dev/default-inbound-policy: deny", true),
+        pod("shop", "typo", "10.1.0.3", "leno.dev/default-inbound-policy: denny", true),
+        pod("a", "open", "10.1.0.4", "", true),
+        service("a", "web", "10.96.0.1", ", appProtocol: kubernetes.io/h2c"),
+        service("a", "web2", "10.96.0.2", ", appProtocol: http"),
+        service("shop", "web", "10.96.0.3", ", appProtocol: http"),
+    ];
+    let world = world(&text.concat());
+    let check = |namespace: &str, pod: &str, port: u16, expected: &str| {
+        let id = WorkloadId { namespace: namespace.into(), pod: pod.into() };
+        let policy = world.inbound(&id, port).map(|policy| {
+            let message = leno_api::inbound::to_message(&policy);
+            assert_eq!(leno_api::inbound::from_message(&message).unwrap(), policy);
+            let protocol = match policy.protocol {
+                InboundProtocol::Detect { .. } => "detect".to_owned(),
+                other => format!("{other:?}").to_lowercase(),
+            };
+            format!("{protocol} {} {}", policy.server.name(), policy.authorizations.len())
+        });
+        assert_eq!(policy.as_deref().unwrap_or("none"), expected, "{pod}:{port}");
+    };
+    check("shop", "plain", 8080, "http1 all-authenticated 1");
+    check("shop", "plain", 6379, "opaque all-authenticated 1");
+    check("shop", "closed", 1, "detect deny 0");
+    check("shop", "typo", 1, "detect deny 0");
+    // Two Services that disagree declare nothing.
+    check("a", "open", 8080, "detect all-unauthenticated 1");
+    check("a", "gone", 8080, "none");
+    check_problems(
+        &world,
+        &[
+            "Pod shop/typo: metadata.annotations[leno.dev/default-inbound-policy]: default inbound policy \"denny\"",
+        ],
+    );
+}
+
+#[test]
+fn one_malformed_object_does_not_stall_the_rest() {
+    let text = [
+        service("a", "bad", "10.96.0.300", "").replace("port: 80,", "port: 99999,"),
+        service("a", "twice", "10.96.0.1", ""),
+        service("a", "web", "10.96.0.1", ""),
+        pod("a", "odd", "nowhere", MESHED, true),
+        pod("a", "wrong-account", "10.1.0.9", MESHED, true).replace("wrong-account-account", "'a b'"),
+        "---\napiVersion: v1\nkind: Service\nmetadata: {name: out, namespace: a}\nspec: {type: ExternalName, externalName: example.com}\n".to_owned(),
+        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: lost}\naddressType: IPv4\nendpoints: []\n".to_owned(),
+        pod("a", "one", "10.1.0.1", "", true),
+    ];
+    let world = world(&text.concat());
+    check_endpoints(
+        &world,
+        "web.a.svc:80",
+        Some(&["10.1.0.1:8080 a/one", "10.1.0.9:8080 a/wrong-account"]),
+    );
+    check_problems(
+        &world,
+        &[
+            "Pod a/odd: status.podIP: \"nowhere\" is not an IP address",
+            "Pod a/wrong-account: spec.serviceAccountName: \"spiffe://",
+            "Pod a/wrong-account: spec.serviceAccountName: without identity",
+            "EndpointSlice default/lost: metadata.labels[kubernetes.io/service-name]: missing",
+            "Service a/bad: spec.ports[0].port: 99999 is not a port",
+            "Service a/bad: spec.clusterIP: \"10.96.0.300\" is not an IP address",
+            "Service a/out: spec.type: ExternalName",
+            "Service a/web: spec.clusterIP: 10.96.0.1 is also the address of a/twice",
+        ],
+    );
+}

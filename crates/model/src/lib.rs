@@ -1,0 +1,14 @@
+//! Nouns and rules both planes agree on. No I/O, no async, no serde.
+//!
+//! - [`name`]: identities, services, workloads; parsed once.
+//! - [`workload`]: endpoints and what is known about them.
+//! - [`route`]: where a request goes: [`route::pick`].
+//! - [`policy`]: who may: [`policy::decide`].
+//! - [`limit`]: limits that both planes respect.
+#![forbid(unsafe_code)]
+
+pub mod limit;
+pub mod name;
+pub mod policy;
+pub mod route;
+pub mod workload;

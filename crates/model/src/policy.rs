@@ -1,0 +1,344 @@
+//! Who may: inbound policy of one port, and [`decide`].
+
+use crate::name::{PeerName, Resource};
+use crate::workload::Labels;
+use ipnet::IpNet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything the proxy must know about one inbound port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboundPolicy {
+    /// How the port's bytes are read.
+    pub protocol: InboundProtocol,
+    /// Any one of these lets a client in; none means that nobody is.
+    pub authorizations: Vec<Authorization>,
+    /// The server object (or default) that the policy belongs to.
+    pub server: Resource,
+    /// Labels of its metrics.
+    pub labels: Labels,
+}
+
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InboundProtocol {
+    /// Find out, for at most this long, with the server dialled early.
+    Detect {
+        /// Limit on looking at the client's first bytes.
+        timeout: Duration,
+    },
+    /// Bytes.
+    Opaque,
+    /// The application's own TLS: bytes.
+    Tls,
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+    /// gRPC.
+    Grpc,
+}
+
+/// One way to be let in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Authorization {
+    /// Where the client must come from; empty means from nowhere.
+    pub networks: Vec<Network>,
+    /// Who it must be.
+    pub authentication: Authentication,
+    /// The object that says so.
+    pub resource: Resource,
+    /// Labels of its metrics.
+    pub labels: Labels,
+}
+
+/// A range of addresses with holes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The range.
+    pub net: IpNet,
+    /// Ranges in it that are not meant.
+    pub except: Vec<IpNet>,
+}
+
+/// Who a client must be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Authentication {
+    /// Anyone, plain text included.
+    Unauthenticated,
+    /// Anyone over TLS, with or without an identity.
+    TlsUnauthenticated,
+    /// A verified identity among these.
+    TlsAuthenticated {
+        /// These names.
+        identities: Vec<Arc<str>>,
+        /// DNS-like names that end so; an empty suffix means every identity.
+        suffixes: Vec<Suffix>,
+    },
+}
+
+/// The end of a DNS-like name in labels; empty matches every identity, SPIFFE IDs included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suffix(pub Vec<Arc<str>>);
+
+impl Suffix {
+    fn matches(&self, name: &str) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let mut labels = name.rsplit('.');
+        self.0.iter().rev().all(|part| labels.next() == Some(part)) && labels.next().is_some()
+    }
+}
+
+/// How the client came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerTls {
+    /// Plain text, or TLS that is not for us.
+    None,
+    /// Mutual TLS with us, with this verified name, where it has one.
+    Established(Option<PeerName>),
+}
+
+/// Nobody lets this client in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{server} lets in no {client} from {address}")]
+pub struct Denied {
+    /// The server whose policy it is.
+    pub server: String,
+    /// Who asked.
+    pub client: String,
+    /// From where.
+    pub address: IpAddr,
+}
+
+/// The first authorization that lets the client in.
+///
+/// # Errors
+/// There is none.
+pub fn decide<'a>(
+    policy: &'a InboundPolicy,
+    address: IpAddr,
+    peer: &PeerTls,
+) -> Result<&'a Authorization, Denied> {
+    let address = address.to_canonical();
+    policy.authorizations.iter().find(|rule| rule.admits(address, peer)).ok_or_else(|| Denied {
+        server: format!("{} {}", policy.server.kind(), policy.server.name()),
+        client: match peer {
+            PeerTls::None => "client without TLS identity".to_owned(),
+            PeerTls::Established(None) => "TLS client without identity".to_owned(),
+            PeerTls::Established(Some(name)) => name.to_string(),
+        },
+        address,
+    })
+}
+
+impl Authorization {
+    fn admits(&self, address: IpAddr, peer: &PeerTls) -> bool {
+        let from_here = self.networks.iter().any(|network| {
+            network.net.contains(&address)
+                && !network.except.iter().any(|hole| hole.contains(&address))
+        });
+        from_here
+            && match (&self.authentication, peer) {
+                (Authentication::Unauthenticated, _)
+                | (Authentication::TlsUnauthenticated, PeerTls::Established(_)) => true,
+                (
+                    Authentication::TlsAuthenticated { identities, suffixes },
+                    PeerTls::Established(Some(name)),
+                ) => {
+                    identities.iter().any(|allowed| allowed.as_ref() == name.as_str())
+                        || suffixes.iter().any(|suffix| suffix.matches(name.as_str()))
+                }
+                _ => false,
+            }
+    }
+}
+
+/// Default policy of a namespace or workload, named as linkerd names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultPolicy {
+    /// Everyone, over mutual TLS or plain.
+    #[default]
+    AllUnauthenticated,
+    /// Every client with a verified identity.
+    AllAuthenticated,
+    /// Nobody.
+    Deny,
+}
+
+impl DefaultPolicy {
+    /// Parses the annotation's value.
+    ///
+    /// # Errors
+    /// Names the three values.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "all-unauthenticated" => Ok(Self::AllUnauthenticated),
+            "all-authenticated" => Ok(Self::AllAuthenticated),
+            "deny" => Ok(Self::Deny),
+            _ => Err(format!(
+                "default inbound policy {text:?}: all-unauthenticated, all-authenticated or deny"
+            )),
+        }
+    }
+
+    /// The annotation's value.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllUnauthenticated => "all-unauthenticated",
+            Self::AllAuthenticated => "all-authenticated",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// The authorizations that mean this.
+    #[must_use]
+    pub fn authorizations(self) -> Vec<Authorization> {
+        let authentication = match self {
+            Self::AllUnauthenticated => Authentication::Unauthenticated,
+            Self::AllAuthenticated => Authentication::TlsAuthenticated {
+                identities: Vec::new(),
+                suffixes: vec![Suffix(Vec::new())],
+            },
+            Self::Deny => return Vec::new(),
+        };
+        vec![Authorization {
+            networks: every_network(),
+            authentication,
+            resource: Resource::default_named(self.as_str()),
+            labels: Labels::default(),
+        }]
+    }
+}
+
+/// `0.0.0.0/0` and `::/0`.
+#[must_use]
+pub fn every_network() -> Vec<Network> {
+    [IpNet::V4(ipnet::Ipv4Net::default()), IpNet::V6(ipnet::Ipv6Net::default())]
+        .map(|net| Network { net, except: Vec::new() })
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(authentication: Authentication, net: &str) -> InboundPolicy {
+        InboundPolicy {
+            protocol: InboundProtocol::Opaque,
+            authorizations: vec![Authorization {
+                networks: vec![Network {
+                    net: net.parse().unwrap(),
+                    except: vec!["10.9.0.0/16".parse().unwrap()],
+                }],
+                authentication,
+                resource: Resource::default_named("test"),
+                labels: Labels::default(),
+            }],
+            server: Resource::default_named("test"),
+            labels: Labels::default(),
+        }
+    }
+
+    #[track_caller]
+    fn check(policy: &InboundPolicy, address: &str, peer: Option<&str>, verdict: &str) {
+        let peer = match peer {
+            None => PeerTls::None,
+            Some("") => PeerTls::Established(None),
+            Some(name) => PeerTls::Established(Some(PeerName::parse(name).unwrap())),
+        };
+        let decided = match decide(policy, address.parse().unwrap(), &peer) {
+            Ok(rule) => format!("allow: {}", rule.resource.name()),
+            Err(denied) => format!("deny: {denied}"),
+        };
+        assert_eq!(decided, verdict);
+    }
+
+    #[test]
+    fn networks_and_identities() {
+        let web = "spiffe://td/ns/a/sa/web";
+        let everyone = policy(Authentication::Unauthenticated, "10.0.0.0/8");
+        check(&everyone, "10.1.2.3", None, "allow: test");
+        check(&everyone, "::ffff:10.1.2.3", None, "allow: test");
+        check(
+            &everyone,
+            "10.9.2.3",
+            None,
+            "deny: default test lets in no client without TLS identity from 10.9.2.3",
+        );
+        check(
+            &everyone,
+            "11.0.0.1",
+            Some(web),
+            "deny: default test lets in no spiffe://td/ns/a/sa/web from 11.0.0.1",
+        );
+        let named = Authentication::TlsAuthenticated {
+            identities: vec![web.into()],
+            suffixes: vec![Suffix(vec!["identity".into(), "leno".into(), "td".into()])],
+        };
+        let named = policy(named, "0.0.0.0/0");
+        check(&named, "1.1.1.1", Some(web), "allow: test");
+        check(&named, "1.1.1.1", Some("web.a.serviceaccount.identity.leno.td"), "allow: test");
+        check(
+            &named,
+            "1.1.1.1",
+            Some("evilidentity.leno.td"),
+            "deny: default test lets in no evilidentity.leno.td from 1.1.1.1",
+        );
+        check(
+            &named,
+            "1.1.1.1",
+            Some("identity.leno.td"),
+            "deny: default test lets in no identity.leno.td from 1.1.1.1",
+        );
+        check(
+            &named,
+            "1.1.1.1",
+            Some("spiffe://td/ns/a/sa/web2"),
+            "deny: default test lets in no spiffe://td/ns/a/sa/web2 from 1.1.1.1",
+        );
+        check(
+            &named,
+            "1.1.1.1",
+            Some(""),
+            "deny: default test lets in no TLS client without identity from 1.1.1.1",
+        );
+        check(
+            &named,
+            "1.1.1.1",
+            None,
+            "deny: default test lets in no client without TLS identity from 1.1.1.1",
+        );
+        let tls = policy(Authentication::TlsUnauthenticated, "0.0.0.0/0");
+        check(&tls, "1.1.1.1", Some(""), "allow: test");
+        check(
+            &tls,
+            "1.1.1.1",
+            None,
+            "deny: default test lets in no client without TLS identity from 1.1.1.1",
+        );
+    }
+
+    #[test]
+    fn defaults_mean_what_they_say() {
+        let check_default = |default: &str, peer: Option<&str>, verdict: bool| {
+            let mut policy = policy(Authentication::Unauthenticated, "0.0.0.0/0");
+            policy.authorizations = DefaultPolicy::parse(default).unwrap().authorizations();
+            let peer = peer
+                .map_or(PeerTls::None, |n| PeerTls::Established(Some(PeerName::parse(n).unwrap())));
+            assert_eq!(
+                decide(&policy, "fd00::1".parse().unwrap(), &peer).is_ok(),
+                verdict,
+                "{default} {peer:?}"
+            );
+        };
+        check_default("all-unauthenticated", None, true);
+        check_default("all-authenticated", None, false);
+        check_default("all-authenticated", Some("spiffe://td/ns/a/sa/web"), true);
+        check_default("deny", Some("spiffe://td/ns/a/sa/web"), false);
+        assert!(DefaultPolicy::parse("allow").is_err());
+    }
+}

@@ -1,0 +1,215 @@
+//! The admin listener: readiness, metrics, configuration and log level, on the control runtime.
+//!
+//! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET` and `PUT /proxy-log-level`. It never touches a
+//! data thread: metrics are read from the shared registry.
+
+use crate::telemetry::Registry;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use leno_runtime::log::LevelHandle;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+/// Open connections: probes, a scraper or two, and an operator.
+const CONNECTIONS_MAX: usize = 64;
+/// A client has so long to send a head; the listener is not for idle connections.
+const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
+/// A level list is short.
+const LEVEL_BYTES_MAX: usize = 4096;
+/// Pause after a failed accept, when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Adds its metrics to the exposition: whole families, `# HELP` and `# TYPE` included.
+pub type ExtraMetrics = Box<dyn Fn(&mut String) + Send + Sync>;
+
+/// What the listener shows.
+pub struct State {
+    /// Whether there is a credential, and no drain.
+    pub ready: watch::Receiver<bool>,
+    /// All series.
+    pub registry: Arc<Registry>,
+    /// [`crate::config::Config::describe`].
+    pub config: serde_json::Value,
+    /// Changes the log level; absent where logging is not ours.
+    pub level: Option<LevelHandle>,
+    /// Families of others, in order: identity, discovery.
+    pub extra: Vec<ExtraMetrics>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+/// Serves until it is dropped.
+pub async fn run(listener: TcpListener, state: State) {
+    let state = Arc::new(state);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = connections.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "the admin listener cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let state = state.clone();
+        leno_runtime::tasks::spawn("admin connection", async move {
+            let service = service_fn(move |request| {
+                let state = state.clone();
+                async move { Ok::<_, Infallible>(answer(&state, request).await) }
+            });
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WAIT_MAX)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "admin connection ended");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let method = request.method().clone();
+    match (request.uri().path(), &method) {
+        ("/live", &Method::GET) => text(StatusCode::OK, "live\n"),
+        ("/ready", &Method::GET) => {
+            if *state.ready.borrow() {
+                text(StatusCode::OK, "ready\n")
+            } else {
+                text(StatusCode::SERVICE_UNAVAILABLE, "not ready: no credential, or draining\n")
+            }
+        }
+        ("/metrics", &Method::GET) => typed(metrics(state), "text/plain; version=0.0.4"),
+        ("/config", &Method::GET) => typed(format!("{:#}\n", state.config), "application/json"),
+        ("/proxy-log-level", &Method::GET) => {
+            let level = state.level.as_ref().map(LevelHandle::get).unwrap_or_default();
+            text(StatusCode::OK, level + "\n")
+        }
+        ("/proxy-log-level", &Method::PUT) => set_level(state, request.into_body()).await,
+        ("/live" | "/ready" | "/metrics" | "/config", _) => not_allowed("GET"),
+        ("/proxy-log-level", _) => not_allowed("GET, PUT"),
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "there are /live, /ready, /metrics, /config and /proxy-log-level\n",
+        ),
+    }
+}
+
+/// The whole exposition.
+fn metrics(state: &State) -> String {
+    let mut text = state.registry.exposition();
+    for extra in &state.extra {
+        extra(&mut text);
+    }
+    text
+}
+
+async fn set_level(state: &State, body: Incoming) -> Response<Full<Bytes>> {
+    let Some(handle) = &state.level else {
+        return text(StatusCode::NOT_FOUND, "this process has no log level to set\n");
+    };
+    let Ok(body) = Limited::new(body, LEVEL_BYTES_MAX).collect().await else {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "a level list has at most 4096 bytes\n");
+    };
+    let level = String::from_utf8_lossy(&body.to_bytes()).trim().to_owned();
+    match handle.set(&level) {
+        Ok(()) => {
+            tracing::info!(%level, "log level set");
+            let mut done = Response::new(Full::default());
+            *done.status_mut() = StatusCode::NO_CONTENT;
+            done
+        }
+        Err(error) => text(StatusCode::BAD_REQUEST, error + "\n"),
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Response<Full<Bytes>> {
+    let mut response = typed(body.into(), "text/plain");
+    *response.status_mut() = status;
+    response
+}
+
+fn typed(body: String, content_type: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn not_allowed(allow: &'static str) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    /// Sends one request and answers status line and body.
+    async fn ask(address: std::net::SocketAddr, request: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let status = answer[9..12].parse().unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn answers() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ready, watched) = watch::channel(false);
+        let level = leno_runtime::log::start("info", leno_runtime::log::Format::Plain).unwrap();
+        let state = State {
+            ready: watched,
+            registry: Registry::new(10, Duration::from_mins(1)),
+            config: serde_json::json!({"workers": "1"}),
+            level: Some(level),
+            extra: vec![Box::new(|text| text.push_str("# TYPE extra gauge\nextra 1\n"))],
+        };
+        let _server = leno_runtime::tasks::spawn_owned("admin", run(listener, state));
+        let check = async |request: &str, body: &str, status: u16, contains: &str| {
+            let answer = ask(address, request, body).await;
+            assert_eq!(answer.0, status, "{request}");
+            assert!(answer.1.contains(contains), "{request}: {}", answer.1);
+        };
+        check("GET /live", "", 200, "live").await;
+        check("GET /ready", "", 503, "no credential").await;
+        ready.send_replace(true);
+        check("GET /ready", "", 200, "ready").await;
+        check("GET /metrics", "", 200, "extra 1").await;
+        check("GET /metrics?x=1", "", 200, "proxy_build_info").await;
+        check("GET /config", "", 200, r#""workers": "1""#).await;
+        check("POST /metrics", "", 405, "").await;
+        check("GET /shutdown", "", 404, "/metrics").await;
+        check("GET /proxy-log-level", "", 200, "info").await;
+        check("PUT /proxy-log-level", "warn,leno_proxy=debug", 204, "").await;
+        check("GET /proxy-log-level", "", 200, "leno_proxy=debug").await;
+        check("PUT /proxy-log-level", "loud", 400, "loud").await;
+        check("PUT /proxy-log-level", &"x".repeat(5000), 413, "4096").await;
+        check("DELETE /proxy-log-level", "", 405, "").await;
+    }
+}

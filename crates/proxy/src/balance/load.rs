@@ -1,0 +1,275 @@
+//! What is known about one endpoint: latency, outstanding requests, refusals.
+
+use super::Settings;
+use crate::ending::Ending;
+use leno_model::workload::Endpoint;
+use leno_runtime::random::Random;
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A failure counts as a response so many times slower than the average: an endpoint that fails fast would look
+/// like the fastest of all (linkerd2 #9652). It grows with each failure and is forgotten like any latency.
+const FAILURE_FACTOR: f64 = 4.0;
+/// … but no failure counts for more than this, so that a recovered endpoint is back within about two minutes.
+const FAILURE_LATENCY_MAX: Duration = Duration::from_secs(10);
+/// The share that an endpoint begins its slow start with, as Envoy's.
+const SLOW_START_MIN: f64 = 0.1;
+
+/// One endpoint of a [`super::Balancer`].
+pub struct Slot<T> {
+    /// The endpoint.
+    pub endpoint: Arc<Endpoint>,
+    /// What the data path hangs on it, made once per endpoint.
+    pub data: T,
+    pub(super) load: Rc<Load>,
+}
+
+/// How a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Given up by the client; tells something only if it already took longer than usual.
+    Abandoned,
+    /// No answer, or one that says "not me": 429, 5xx, a failed gRPC call.
+    Failure,
+    /// An answer.
+    Success,
+}
+
+impl Outcome {
+    /// What a response's status says about the endpoint: 429 and 5xx are failures.
+    #[must_use]
+    pub fn of_status(status: u16) -> Self {
+        if status == 429 || status >= 500 { Self::Failure } else { Self::Success }
+    }
+
+    /// What the end of a request or connection says about the endpoint.
+    #[must_use]
+    pub fn of_ending(ending: Ending) -> Self {
+        match ending {
+            Ending::Complete => Self::Success,
+            Ending::ClientClosed | Ending::ClientReset => Self::Abandoned,
+            _ => Self::Failure,
+        }
+    }
+}
+
+/// The numbers behind a slot; they outlive a change of its labels.
+pub(super) struct Load {
+    settings: Settings,
+    /// Peak-sensitive moving average in seconds, as of `observed_at`.
+    average: Cell<f64>,
+    observed_at: Cell<Instant>,
+    outstanding: Cell<u32>,
+    /// Of those, without a response's head.
+    unanswered: Cell<u32>,
+    /// The last sign of life, or when the first unanswered request began.
+    heard_at: Cell<Instant>,
+    /// Since when it is new; `None` is warm.
+    new_since: Cell<Option<Instant>>,
+    refusals: Cell<u32>,
+    blocked_at: Cell<Instant>,
+    blocked_until: Cell<Option<Instant>>,
+}
+
+impl Load {
+    pub(super) fn new(settings: Settings, latency: Duration, now: Instant) -> Self {
+        Self {
+            settings,
+            average: Cell::new(latency.as_secs_f64()),
+            observed_at: Cell::new(now),
+            outstanding: Cell::new(0),
+            unanswered: Cell::new(0),
+            heard_at: Cell::new(now),
+            new_since: Cell::new(None),
+            refusals: Cell::new(0),
+            blocked_at: Cell::new(now),
+            blocked_until: Cell::new(None),
+        }
+    }
+
+    /// The moving average in seconds, as of now: without requests it sinks, so that a slow endpoint is tried again.
+    pub(super) fn average(&self, now: Instant) -> f64 {
+        self.average.get() * self.share_left(now)
+    }
+
+    /// How much of what was known still counts.
+    fn share_left(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.observed_at.get());
+        if age.is_zero() {
+            return 1.0; // Most picks under load come in the same tick; `exp` is the dear part.
+        }
+        (-age.as_secs_f64() / self.settings.decay.as_secs_f64().max(1e-3)).exp()
+    }
+
+    /// A latency is seen: above the average it is taken at once, below it moves the average by what was forgotten.
+    fn observe(&self, seconds: f64, now: Instant) {
+        let left = self.share_left(now);
+        let average = self.average.get();
+        let next =
+            if seconds > average { seconds } else { average * left + seconds * (1.0 - left) };
+        self.average.set(next);
+        self.observed_at.set(now.max(self.observed_at.get()));
+    }
+
+    /// What one more request would cost here; `share` is its weight relative to the others' mean, so that a heavier
+    /// endpoint carries more at the same cost.
+    pub(super) fn cost(&self, now: Instant, share: f64) -> f64 {
+        let mut latency = self.average(now);
+        if self.unanswered.get() > 0 {
+            // The average of an endpoint that no longer answers sinks towards zero; its silence does not.
+            let silent = now.saturating_duration_since(self.heard_at.get());
+            latency = latency.max(silent.as_secs_f64());
+        }
+        // A microsecond at least: outstanding requests must count even where everything was forgotten.
+        latency.max(1e-6) * (f64::from(self.outstanding.get()) / share + 1.0)
+    }
+
+    /// From `SLOW_START_MIN` to 1.0 in the slow start's time.
+    pub(super) fn readiness(&self, now: Instant) -> f64 {
+        let Some(since) = self.new_since.get() else { return 1.0 };
+        let passed = now.saturating_duration_since(since);
+        if passed >= self.settings.slow_start {
+            self.new_since.set(None);
+            return 1.0;
+        }
+        (passed.as_secs_f64() / self.settings.slow_start.as_secs_f64()).max(SLOW_START_MIN)
+    }
+
+    pub(super) fn warm_up(&self, since: Option<Instant>) {
+        self.new_since.set(since);
+    }
+
+    pub(super) fn is_blocked(&self, now: Instant) -> bool {
+        self.blocked_until.get().is_some_and(|until| until > now)
+    }
+
+    pub(super) fn blocked_at(&self) -> Instant {
+        self.blocked_at.get()
+    }
+}
+
+impl<T> Slot<T> {
+    pub(super) fn new(endpoint: Arc<Endpoint>, data: T, load: Rc<Load>) -> Rc<Self> {
+        Rc::new(Self { endpoint, data, load })
+    }
+
+    /// A request begins; it counts as outstanding until the returned value is dropped.
+    #[must_use = "the request is outstanding until this is dropped"]
+    pub fn start(self: &Rc<Self>, now: Instant) -> Outstanding<T> {
+        let load = &self.load;
+        if load.unanswered.get() == 0 {
+            load.heard_at.set(now);
+        }
+        load.outstanding.set(load.outstanding.get() + 1);
+        load.unanswered.set(load.unanswered.get() + 1);
+        Outstanding { slot: self.clone(), started: now, answered: Cell::new(false) }
+    }
+
+    /// A connect was refused or timed out: pass it over for a while, longer each time in a row.
+    pub fn refused(&self, now: Instant, random: &Random) {
+        let load = &self.load;
+        // Connects that were on their way together are refused together: one refusal, not many.
+        if load.is_blocked(now) {
+            return;
+        }
+        let delay = load.settings.backoff.delay(load.refusals.get(), random.unit());
+        load.refusals.set(load.refusals.get().saturating_add(1));
+        load.blocked_at.set(now);
+        load.blocked_until.set(Some(now + delay));
+    }
+
+    /// A connect succeeded: nothing is held against it any more.
+    pub fn connected(&self) {
+        self.load.refusals.set(0);
+        self.load.blocked_until.set(None);
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.load.outstanding.get()
+    }
+
+    /// Whether it is passed over because it refused a connection.
+    #[must_use]
+    pub fn is_blocked(&self, now: Instant) -> bool {
+        self.load.is_blocked(now)
+    }
+
+    /// The moving average of its latency.
+    #[must_use]
+    pub fn latency(&self, now: Instant) -> Duration {
+        Duration::from_secs_f64(self.load.average(now))
+    }
+}
+
+impl<T> fmt::Debug for Slot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slot({}, {} outstanding)", self.endpoint.address, self.outstanding())
+    }
+}
+
+/// A request that has not ended; dropping it ends it.
+pub struct Outstanding<T> {
+    slot: Rc<Slot<T>>,
+    started: Instant,
+    answered: Cell<bool>,
+}
+
+impl<T> Outstanding<T> {
+    /// Where it went.
+    #[must_use]
+    pub fn slot(&self) -> &Rc<Slot<T>> {
+        &self.slot
+    }
+
+    /// The head of the response is here (or will never be). Only the first call counts; the request stays
+    /// outstanding, because its body still takes the endpoint's time.
+    pub fn answered(&self, now: Instant, outcome: Outcome) {
+        if self.answered.replace(true) {
+            return;
+        }
+        let load = &self.slot.load;
+        load.unanswered.set(load.unanswered.get().saturating_sub(1));
+        let latency = now.saturating_duration_since(self.started).as_secs_f64();
+        match outcome {
+            Outcome::Success => {
+                load.heard_at.set(now);
+                load.observe(latency, now);
+            }
+            Outcome::Failure => {
+                load.heard_at.set(now);
+                let slower = (load.average(now) * FAILURE_FACTOR)
+                    .max(load.settings.default_latency.as_secs_f64())
+                    .min(FAILURE_LATENCY_MAX.as_secs_f64());
+                load.observe(latency.max(slower), now);
+            }
+            Outcome::Abandoned if latency > load.average(now) => load.observe(latency, now),
+            Outcome::Abandoned => {}
+        }
+    }
+
+    /// [`Self::answered`], and the request has ended.
+    pub fn finished(self, now: Instant, outcome: Outcome) {
+        self.answered(now, outcome);
+    }
+}
+
+impl<T> Drop for Outstanding<T> {
+    fn drop(&mut self) {
+        let load = &self.slot.load;
+        load.outstanding.set(load.outstanding.get().saturating_sub(1));
+        if !self.answered.get() {
+            load.unanswered.set(load.unanswered.get().saturating_sub(1));
+        }
+    }
+}
+
+impl<T> fmt::Debug for Outstanding<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outstanding(at {})", self.slot.endpoint.address)
+    }
+}

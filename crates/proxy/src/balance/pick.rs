@@ -1,0 +1,268 @@
+//! The choice: two at random, the cheaper of them.
+
+use super::Settings;
+use super::load::{Load, Slot};
+use leno_model::workload::{Endpoint, EndpointSet};
+use leno_runtime::random::Random;
+use std::fmt;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// So often a draw that may not be taken is repeated before every slot is looked at in turn.
+const DRAWS_MAX: usize = 8;
+/// With unequal weights the first draw, which is where weights show, is left only for one that costs half as much.
+/// With two endpoints the second draw is always the other, and without this no weight would show at all.
+const HOLD_UNEQUAL: f64 = 2.0;
+
+/// The endpoints of one destination, as one thread sees them.
+pub struct Balancer<T> {
+    settings: Settings,
+    /// Sorted by address.
+    slots: Vec<Rc<Slot<T>>>,
+    weights: Weights,
+}
+
+/// How a slot is drawn in proportion to its weight.
+enum Weights {
+    /// Every slot has the same, which is not zero.
+    Equal,
+    /// Sums of the weights up to and with each slot.
+    Sums(Vec<u64>),
+}
+
+impl<T> Balancer<T> {
+    /// One without endpoints.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, slots: Vec::new(), weights: Weights::Equal }
+    }
+
+    /// Takes a new set. A slot stays while its endpoint is the same in everything but weight. One whose address,
+    /// resource and identity are the same keeps what was learned about it; `make` is called for every slot that is new.
+    pub fn update(
+        &mut self,
+        set: &EndpointSet,
+        now: Instant,
+        mut make: impl FnMut(&Arc<Endpoint>) -> T,
+    ) {
+        let assumed = self.typical_latency(now);
+        let old = std::mem::take(&mut self.slots);
+        let known = |address: SocketAddr| {
+            old.binary_search_by_key(&address, |slot| slot.endpoint.address).ok().map(|at| &old[at])
+        };
+        for endpoint in &set.endpoints {
+            let known =
+                known(endpoint.address).filter(|slot| same_workload(&slot.endpoint, endpoint));
+            let slot = match known {
+                Some(slot) if same_but_weight(&slot.endpoint, endpoint) => slot.clone(),
+                Some(slot) => Slot::new(endpoint.clone(), make(endpoint), slot.load.clone()),
+                None => {
+                    let load = Rc::new(Load::new(self.settings, assumed, now));
+                    load.warm_up(Some(now));
+                    Slot::new(endpoint.clone(), make(endpoint), load)
+                }
+            };
+            self.slots.push(slot);
+        }
+        self.slots.sort_by_key(|slot| slot.endpoint.address);
+        self.weights = Weights::of(&self.slots, set);
+        // A slow start spares a cold endpoint beside warm ones. Where all are new there is nobody to take the load.
+        if !self.slots.iter().any(|slot| slot.load.readiness(now) >= 1.0) {
+            self.slots.iter().for_each(|slot| slot.load.warm_up(None));
+        }
+    }
+
+    /// Where the next request goes; `None` where there is no endpoint, or none with a weight.
+    ///
+    /// `avoid` (the one that just failed) and those that refused connections are passed over as long as there is another.
+    #[must_use]
+    pub fn pick(
+        &self,
+        now: Instant,
+        random: &Random,
+        avoid: Option<&Rc<Slot<T>>>,
+    ) -> Option<Rc<Slot<T>>> {
+        let Some(first) = self.draw(now, random, avoid, None) else {
+            return self.last_resort(now, avoid);
+        };
+        let hold = self.weights.hold();
+        let chosen = match self.draw(now, random, avoid, Some(first)) {
+            Some(second) if self.cost(second, now) * hold < self.cost(first, now) => second,
+            _ => first,
+        };
+        Some(self.slots[chosen].clone())
+    }
+
+    /// Whether there is no endpoint.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How many endpoints there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The endpoints, sorted by address.
+    pub fn slots(&self) -> impl Iterator<Item = &Rc<Slot<T>>> {
+        self.slots.iter()
+    }
+
+    /// How many endpoints are (ready, passed over).
+    #[must_use]
+    pub fn states(&self, now: Instant) -> (usize, usize) {
+        let blocked = self.slots.iter().filter(|slot| slot.load.is_blocked(now)).count();
+        (self.slots.len() - blocked, blocked)
+    }
+
+    fn cost(&self, at: usize, now: Instant) -> f64 {
+        self.slots[at].load.cost(now, self.weights.share(at))
+    }
+
+    /// A slot in proportion to weight and slow start, which is neither of the two given.
+    fn draw(
+        &self,
+        now: Instant,
+        random: &Random,
+        avoid: Option<&Rc<Slot<T>>>,
+        other: Option<usize>,
+    ) -> Option<usize> {
+        let count = self.slots.len();
+        if other.is_some() && count < 2 {
+            return None;
+        }
+        let allowed = |at: usize| {
+            let slot = &self.slots[at];
+            Some(at) != other
+                && avoid.is_none_or(|avoid| !Rc::ptr_eq(avoid, slot))
+                && !slot.load.is_blocked(now)
+        };
+        for _ in 0..DRAWS_MAX {
+            let at = self.weights.draw(count, random)?;
+            if allowed(at) {
+                let readiness = self.slots[at].load.readiness(now);
+                if readiness >= 1.0 || random.unit() < readiness {
+                    return Some(at);
+                }
+            }
+        }
+        if other.is_some() {
+            return None; // One will do: looking at every slot for a second is not worth it.
+        }
+        let start = random.below(count);
+        (0..count)
+            .map(|step| (start + step) % count)
+            .find(|&at| allowed(at) && self.weights.takes(at))
+    }
+
+    /// All are blocked or to be avoided: the avoided one if it is not blocked, else the one that was blocked
+    /// longest ago.
+    fn last_resort(&self, now: Instant, avoid: Option<&Rc<Slot<T>>>) -> Option<Rc<Slot<T>>> {
+        let avoided = |slot: &Rc<Slot<T>>| avoid.is_some_and(|avoid| Rc::ptr_eq(avoid, slot));
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|&(at, _)| self.weights.takes(at))
+            .min_by_key(|(_, slot)| {
+                (slot.load.is_blocked(now), avoided(slot), slot.load.blocked_at())
+            })
+            .map(|(_, slot)| slot.clone())
+    }
+
+    /// What is assumed of a newcomer: what the others show. With a guess above theirs it would not be tried for
+    /// tens of seconds, with one below it would get everything at once.
+    fn typical_latency(&self, now: Instant) -> Duration {
+        if self.slots.is_empty() {
+            return self.settings.default_latency;
+        }
+        let sum: f64 = self.slots.iter().map(|slot| slot.load.average(now)).sum();
+        Duration::from_secs_f64(sum / self.slots.len() as f64)
+    }
+}
+
+impl<T> fmt::Debug for Balancer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.slots).finish()
+    }
+}
+
+impl Weights {
+    /// The weights of the new set; a slot that stayed may hold an older endpoint with an older weight.
+    fn of<T>(slots: &[Rc<Slot<T>>], set: &EndpointSet) -> Self {
+        let weight_of = |slot: &Rc<Slot<T>>| {
+            let address = slot.endpoint.address;
+            set.endpoints
+                .binary_search_by_key(&address, |endpoint| endpoint.address)
+                .map_or(slot.endpoint.weight, |at| set.endpoints[at].weight)
+        };
+        let weights: Vec<u32> = slots.iter().map(weight_of).collect();
+        match weights.first() {
+            Some(&first) if first > 0 && weights.iter().all(|weight| *weight == first) => {
+                Self::Equal
+            }
+            _ => Self::Sums(
+                weights
+                    .iter()
+                    .scan(0_u64, |sum, weight| {
+                        *sum += u64::from(*weight);
+                        Some(*sum)
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn draw(&self, count: usize, random: &Random) -> Option<usize> {
+        match self {
+            Self::Equal => (count > 0).then(|| random.below(count)),
+            Self::Sums(sums) => {
+                let total = *sums.last()?;
+                if total == 0 {
+                    return None;
+                }
+                let ticket = random.below(usize::try_from(total).unwrap_or(usize::MAX)) as u64;
+                Some(sums.partition_point(|sum| *sum <= ticket))
+            }
+        }
+    }
+
+    /// How many times cheaper the second draw must be.
+    fn hold(&self) -> f64 {
+        match self {
+            Self::Equal => 1.0,
+            Self::Sums(_) => HOLD_UNEQUAL,
+        }
+    }
+
+    /// The slot's weight relative to the mean, never zero.
+    fn share(&self, at: usize) -> f64 {
+        let Self::Sums(sums) = self else { return 1.0 };
+        let weight = sums[at] - at.checked_sub(1).map_or(0, |before| sums[before]);
+        let mean = sums[sums.len() - 1] as f64 / sums.len() as f64;
+        (weight as f64 / mean).max(1e-3)
+    }
+
+    /// Whether the slot has a weight at all.
+    fn takes(&self, at: usize) -> bool {
+        match self {
+            Self::Equal => true,
+            Self::Sums(sums) => sums[at] > at.checked_sub(1).map_or(0, |before| sums[before]),
+        }
+    }
+}
+
+/// The same process behind the same address: a reused pod address has another resource or identity.
+fn same_workload(a: &Endpoint, b: &Endpoint) -> bool {
+    a.address == b.address && a.resource == b.resource && a.identity == b.identity
+}
+
+fn same_but_weight(a: &Endpoint, b: &Endpoint) -> bool {
+    same_workload(a, b)
+        && a.hint == b.hint
+        && a.opaque_transport_port == b.opaque_transport_port
+        && a.labels == b.labels
+}

@@ -1,0 +1,407 @@
+//! Configuration: environment → [`Raw`] → [`Config`], with every mistake reported at once.
+//!
+//! There is one table of variables: the calls on [`Reader`] in [`read`] and the functions it uses. Parsing, `--help`,
+//! `/config` and the refusal of unknown names all come from it.
+
+mod reader;
+
+use crate::capture::rules::{PortRange, Settings as CaptureSettings};
+use crate::telemetry::access_log::Format as AccessLogFormat;
+use ipnet::IpNet;
+use leno_model::name::{DnsName, SpiffeId, WorkloadId};
+use leno_runtime::log::Format as LogFormat;
+pub use reader::Raw;
+use reader::Reader;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Exit code for mistakes in the configuration (EX_USAGE of sysexits.h).
+pub const EXIT_CONFIGURATION: u8 = 64;
+
+/// Everything that is fixed for the life of the process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which pod we serve.
+    pub workload: WorkloadId,
+    /// Its identity.
+    pub identity: SpiffeId,
+    /// The same as a DNS-like name: SNI that is for us.
+    pub identity_dns: DnsName,
+    /// Where the control plane is.
+    pub control_address: SocketAddr,
+    /// Who it must be.
+    pub control_identity: SpiffeId,
+    /// Roots of the mesh, PEM.
+    pub trust_anchors_file: PathBuf,
+    /// The workload's token; read again at every certification.
+    pub token_file: PathBuf,
+    /// Where the last snapshot is kept.
+    pub state_dir: Option<PathBuf>,
+    /// Admin listener's port.
+    pub admin_port: u16,
+    /// Data-path threads.
+    pub workers: usize,
+    /// What the kernel hands us, and the ports it hands it to.
+    pub capture: CaptureSettings,
+    /// Where health probes come from, which always pass policy.
+    pub probe_sources: Vec<IpNet>,
+    /// Level list of the log.
+    pub log: String,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Access log on stdout, where it is on.
+    pub access_log: Option<AccessLogFormat>,
+    /// Everything that has a limit.
+    pub limits: Limits,
+    /// `/config`.
+    described: serde_json::Value,
+}
+
+/// Limits, each with its unit in the type or in the name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Open connections per direction.
+    pub connections_max: usize,
+    /// Bytes of a request's or response's head.
+    pub head_bytes_max: usize,
+    /// Fields of a head.
+    pub headers_max: usize,
+    /// Concurrent streams of one HTTP/2 connection.
+    pub streams_max: u32,
+    /// Requests that wait for one destination.
+    pub pending_requests_max: usize,
+    /// Idle connections to one endpoint, per thread.
+    pub pool_idle_max: usize,
+    /// How long an idle connection to another proxy is kept.
+    pub pool_idle_age_max: Duration,
+    /// How long an idle plain connection to an application is kept.
+    pub application_idle_age_max: Duration,
+    /// Waiting for a server to accept a connection.
+    pub connect_max: Duration,
+    /// Waiting for a TLS handshake: half a millisecond of work on each side, but many may be under way at once.
+    pub handshake_max: Duration,
+    /// Waiting for the client's first bytes where the protocol is not declared.
+    pub detect_max: Duration,
+    /// Waiting for the control plane's first answer about a destination.
+    pub discovery_wait_max: Duration,
+    /// An unused destination is forgotten after this.
+    pub discovery_unused_max: Duration,
+    /// Finishing after SIGTERM.
+    pub drain_max: Duration,
+    /// Buffer for one direction of one connection.
+    pub buffer_bytes: usize,
+    /// Series of one metric family.
+    pub series_max: usize,
+    /// A series that does not change is dropped after this.
+    pub series_idle_max: Duration,
+    /// Lines of the access log that wait for stdout.
+    pub access_log_lines_max: usize,
+    /// Time in which a new endpoint gets its full share.
+    pub slow_start: Duration,
+}
+
+impl Config {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// All mistakes, one line each.
+    pub fn parse(raw: &Raw) -> Result<Self, Vec<String>> {
+        let mut reader = Reader::new(raw);
+        let config = read(&mut reader);
+        let (described, wrong) = reader.finish();
+        match config {
+            Some(config) if wrong.is_empty() => Ok(Self { described, ..config }),
+            _ => Err(wrong),
+        }
+    }
+
+    /// What is in force, for `/config`. It holds names of secret files, never secrets.
+    #[must_use]
+    pub fn describe(&self) -> &serde_json::Value {
+        &self.described
+    }
+}
+
+/// What `leno-proxy capture` needs: it runs before there is an identity to speak of, so what only the proxy needs may
+/// be absent; but it is told of every mistake in what is there.
+///
+/// # Errors
+/// All mistakes, one line each.
+pub fn capture_settings(raw: &Raw) -> Result<CaptureSettings, Vec<String>> {
+    let mut reader = Reader::lenient(raw);
+    let _ = read(&mut reader);
+    let (_, wrong) = reader.finish();
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let mut reader = Reader::lenient(raw);
+    capture(&mut reader).ok_or_else(|| reader.finish().1)
+}
+
+/// The variables for `--help`.
+#[must_use]
+pub fn help() -> String {
+    let raw = Raw::default();
+    let mut reader = Reader::new(&raw);
+    let _ = read(&mut reader);
+    reader.help()
+}
+
+/// The table. Each call is one variable: name, default, meaning, parser.
+fn read(reader: &mut Reader<'_>) -> Option<Config> {
+    let workload = reader.required(
+        "WORKLOAD",
+        "the pod that is served, as {\"ns\":\"default\",\"pod\":\"web-1\"}",
+        |text| WorkloadId::parse(text).map_err(|error| error.to_string()),
+    );
+    let identity = reader.required(
+        "IDENTITY",
+        "its SPIFFE ID, spiffe://<trust domain>/ns/<namespace>/sa/<service account>",
+        spiffe,
+    );
+    let identity_dns = reader.derived(
+        "IDENTITY_DNS",
+        "<sa>.<ns>.serviceaccount.identity.leno.<trust domain>",
+        "its DNS-like name (SNI and DNS SAN)",
+        identity.as_ref().map(|id| id.to_dns_like("leno").map_err(|error| error.to_string())),
+        |text| DnsName::parse(text).map_err(|error| error.to_string()),
+    );
+    let control_address = reader.required("CONTROL_ADDRESS", "ip:port of leno-control", |text| {
+        text.parse::<SocketAddr>().map_err(|error| error.to_string())
+    });
+    let control_identity = reader.derived(
+        "CONTROL_IDENTITY",
+        "spiffe://<trust domain>/ns/leno/sa/leno-control",
+        "who leno-control must be",
+        identity.as_ref().map(|id| {
+            SpiffeId::service_account(id.trust_domain(), "leno", "leno-control")
+                .map_err(|error| error.to_string())
+        }),
+        spiffe,
+    );
+    let trust_anchors_file = reader.required("TRUST_ANCHORS_FILE", "roots of the mesh, PEM", path);
+    let token_file = reader.required(
+        "TOKEN_FILE",
+        "the workload's token; read again at every certification",
+        path,
+    );
+    let state_dir = reader.optional("STATE_DIR", "where the last snapshot is kept", path);
+    let capture = capture(reader);
+    let workers =
+        reader.with_default("WORKERS", "1", "data-path threads", |text| number(text, 1, 256));
+    let admin_port = reader.with_default("ADMIN_PORT", "4191", "admin listener", port);
+    let probe_sources = reader.with_default(
+        "PROBE_SOURCES",
+        "",
+        "addresses and CIDRs of the node, whose health probes always pass policy",
+        networks,
+    );
+    let log = reader.with_default(
+        "LOG",
+        "info",
+        "log level, `info` or `warn,leno_proxy::balance=debug`",
+        |text| leno_runtime::log::parse(text).map(|_| text.to_owned()),
+    );
+    let log_format =
+        reader.with_default("LOG_FORMAT", "plain", "plain or json", |text| text.parse());
+    let access_log =
+        reader.with_default("ACCESS_LOG", "off", "off, json or apache; to stdout", |text| {
+            if text == "off" { Ok(None) } else { text.parse().map(Some) }
+        });
+    let limits = limits(reader);
+    let config = Config {
+        workload: workload?,
+        identity: identity?,
+        identity_dns: identity_dns?,
+        control_address: control_address?,
+        control_identity: control_identity?,
+        trust_anchors_file: trust_anchors_file?,
+        token_file: token_file?,
+        state_dir: state_dir?,
+        admin_port: admin_port?,
+        workers: workers?,
+        capture: capture?,
+        probe_sources: probe_sources?,
+        log: log?,
+        log_format: log_format?,
+        access_log: access_log?,
+        limits: limits?,
+        described: serde_json::Value::Null,
+    };
+    let ports = [config.capture.inbound_port, config.capture.outbound_port, config.admin_port];
+    if ports[0] == ports[1] || ports[1] == ports[2] || ports[0] == ports[2] {
+        reader.wrong("INBOUND_PORT, OUTBOUND_PORT and ADMIN_PORT must differ".to_owned());
+    }
+    Some(config)
+}
+
+/// What the kernel must know.
+fn capture(reader: &mut Reader<'_>) -> Option<CaptureSettings> {
+    let inbound_port = reader.with_default("INBOUND_PORT", "4143", "inbound listener", port);
+    let outbound_port = reader.with_default("OUTBOUND_PORT", "4140", "outbound listener", port);
+    let uid = reader.with_default(
+        "UID",
+        "2102",
+        "the proxy's own user ID, whose traffic is not captured",
+        |text| number(text, 0_u32, u32::MAX - 1),
+    );
+    let skip_inbound_ports = reader.with_default(
+        "SKIP_INBOUND_PORTS",
+        "",
+        "ports of the application that are not captured, `25,1000-2000`",
+        port_ranges,
+    );
+    let skip_outbound_ports = reader.with_default(
+        "SKIP_OUTBOUND_PORTS",
+        "",
+        "ports elsewhere to which connections are not captured",
+        port_ranges,
+    );
+    let skip_subnets = reader.with_default(
+        "SKIP_SUBNETS",
+        "",
+        "CIDRs to which connections are not captured",
+        networks,
+    );
+    Some(CaptureSettings {
+        inbound_port: inbound_port?,
+        outbound_port: outbound_port?,
+        uid: uid?,
+        skip_inbound_ports: skip_inbound_ports?,
+        skip_outbound_ports: skip_outbound_ports?,
+        skip_subnets: skip_subnets?,
+        admin_port: reader.peek("ADMIN_PORT", "4191", port)?,
+    })
+}
+
+fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
+    let mut count = |name, default, meaning, max: u64| {
+        reader.with_default(name, default, meaning, |text| number(text, 1, max))
+    };
+    let counts = [
+        count("CONNECTIONS_MAX", "20000", "open connections per direction", 10_000_000),
+        count("HEAD_BYTES_MAX", "65536", "bytes of a request's or response's head", 16 << 20),
+        count("HEADERS_MAX", "256", "fields of a head", 65_536),
+        count("STREAMS_MAX", "256", "concurrent streams per HTTP/2 connection", 65_536),
+        count("PENDING_REQUESTS_MAX", "1024", "requests that wait for one destination", 1 << 20),
+        count("POOL_IDLE_MAX", "64", "idle connections per endpoint and thread", 65_536),
+        count("BUFFER_BYTES", "16384", "buffer for one direction of one connection", 16 << 20),
+        count(
+            "SERIES_MAX",
+            "2000",
+            "series per metric family; the rest is counted in one",
+            1 << 20,
+        ),
+        count("ACCESS_LOG_LINES_MAX", "4096", "access log lines that wait for stdout", 1 << 20),
+    ];
+    let mut milliseconds = |name, default, meaning, max: u64| {
+        reader.with_default(name, default, meaning, |text| {
+            number(text, 1, max).map(Duration::from_millis)
+        })
+    };
+    let short = [
+        milliseconds("CONNECT_MILLISECONDS", "1000", "waiting for a server to accept", 600_000),
+        milliseconds(
+            "DETECT_MILLISECONDS",
+            "10",
+            "waiting for the client's first bytes where no protocol is declared",
+            600_000,
+        ),
+        milliseconds(
+            "DISCOVERY_WAIT_MILLISECONDS",
+            "3000",
+            "waiting for the control plane's first answer about a destination",
+            600_000,
+        ),
+        milliseconds("HANDSHAKE_MILLISECONDS", "10000", "waiting for a TLS handshake", 600_000),
+    ];
+    let mut seconds = |name, default, meaning, max: u64| {
+        reader.with_default(name, default, meaning, |text| {
+            number(text, 0, max).map(Duration::from_secs)
+        })
+    };
+    let long = [
+        seconds("DISCOVERY_UNUSED_SECONDS", "60", "an unused destination is forgotten", 86_400),
+        seconds("DRAIN_SECONDS", "30", "finishing after SIGTERM", 86_400),
+        seconds("POOL_IDLE_SECONDS", "60", "an idle connection to a proxy is closed", 86_400),
+        // Below the five seconds after which Node.js and Apache close, so that we are the first (mesh.md §3, item 7).
+        seconds(
+            "APPLICATION_IDLE_SECONDS",
+            "4",
+            "an idle connection to an application is closed",
+            86_400,
+        ),
+        seconds("SERIES_IDLE_SECONDS", "600", "a series that does not change is dropped", 86_400),
+        seconds("SLOW_START_SECONDS", "10", "a new endpoint gets its full share; 0 at once", 3_600),
+    ];
+    let [connections, head, headers, streams, pending, idle, buffer, series, lines] = counts;
+    let [connect, detect, discovery_wait, handshake] = short;
+    let [unused, drain, pool_idle, application_idle, series_idle, slow_start] = long;
+    let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    Some(Limits {
+        connections_max: size(connections?),
+        head_bytes_max: size(head?),
+        headers_max: size(headers?),
+        streams_max: u32::try_from(streams?).unwrap_or(u32::MAX),
+        pending_requests_max: size(pending?),
+        pool_idle_max: size(idle?),
+        pool_idle_age_max: pool_idle?,
+        application_idle_age_max: application_idle?,
+        connect_max: connect?,
+        handshake_max: handshake?,
+        detect_max: detect?,
+        discovery_wait_max: discovery_wait?,
+        discovery_unused_max: unused?,
+        drain_max: drain?,
+        buffer_bytes: size(buffer?),
+        series_max: size(series?),
+        series_idle_max: series_idle?,
+        access_log_lines_max: size(lines?),
+        slow_start: slow_start?,
+    })
+}
+
+fn spiffe(text: &str) -> Result<SpiffeId, String> {
+    SpiffeId::parse(text).map_err(|error| error.to_string())
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("a path".to_owned()) } else { Ok(text.into()) }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    number(text, 1, u16::MAX)
+}
+
+fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    text: &str,
+    min: N,
+    max: N,
+) -> Result<N, String> {
+    match text.parse::<N>() {
+        Ok(number) if number >= min && number <= max => Ok(number),
+        _ => Err(format!("{text:?}: a number from {min} to {max}")),
+    }
+}
+
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+fn port_ranges(text: &str) -> Result<Vec<PortRange>, String> {
+    items(text).map(PortRange::parse).collect()
+}
+
+fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    items(text)
+        .map(|item| {
+            item.parse::<IpNet>()
+                .or_else(|_| item.parse::<std::net::IpAddr>().map(IpNet::from))
+                .map_err(|_| format!("{item:?}: an address or a CIDR"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Connecting to an endpoint: plain where discovery says that it is unmeshed, else mutual TLS with the identity that
+//! discovery names. There is no third way.
+
+use crate::ending::Ending;
+use crate::http::answer::Refusal;
+use crate::io::{Stream, Tcp};
+use crate::telemetry::Direction;
+use crate::transport_header;
+use crate::worker::Worker;
+use leno_model::workload::{Endpoint, PeerIdentity};
+use leno_tls::{Alpn, Refused};
+use socket2::{SockRef, TcpKeepalive};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// A peer that is gone without a word (its machine, its network) is noticed after this long, whether we write or not.
+const GONE_AFTER: Duration = Duration::from_secs(30);
+
+/// What the connection will carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// HTTP/1 or HTTP/2: the other proxy sees which in the first bytes.
+    Http,
+    /// Anything else: announced in a transport header, so that the other proxy dials its application at once.
+    Bytes,
+}
+
+/// Connects: TCP within `connect_max`, TLS within `handshake_max`.
+///
+/// # Errors
+/// The endpoint refuses, is not who discovery says, or takes too long.
+pub async fn connect(
+    worker: &Worker,
+    direction: Direction,
+    endpoint: &Endpoint,
+    carries: Carries,
+) -> Result<Stream, Refusal> {
+    // What goes to our own pod never leaves it: it is not captured, so nobody would take the TLS off again.
+    let identity =
+        endpoint.identity.as_ref().filter(|_| !worker.is_own_address(endpoint.address.ip()));
+    let mut stream = match identity {
+        None => Stream::plain(tcp(worker, endpoint.address).await?),
+        Some(identity) => tls(worker, endpoint, identity, carries).await?,
+    };
+    stream.count(worker.endpoint_series(direction, endpoint));
+    Ok(stream)
+}
+
+async fn tcp(worker: &Worker, address: SocketAddr) -> Result<TcpStream, Refusal> {
+    let failed = |error: std::io::Error| Refusal::from(Ending::of_connect(&error));
+    let connecting = tokio::time::timeout(worker.limits.connect_max, TcpStream::connect(address));
+    let timed_out = |_| Refusal::from(Ending::UpstreamConnectTimeout);
+    let stream = connecting.await.map_err(timed_out)?.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    let keepalive = TcpKeepalive::new().with_time(GONE_AFTER / 2).with_interval(GONE_AFTER / 6);
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&keepalive).map_err(failed)?;
+    socket.set_tcp_user_timeout(Some(GONE_AFTER)).map_err(failed)?;
+    Ok(stream)
+}
+
+async fn tls(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    identity: &PeerIdentity,
+    carries: Carries,
+) -> Result<Stream, Refusal> {
+    let transport_port = endpoint.opaque_transport_port.filter(|_| carries == Carries::Bytes);
+    let (address, alpn) = match transport_port {
+        Some(port) => (SocketAddr::new(endpoint.address.ip(), port), Alpn::Transport),
+        None => (endpoint.address, Alpn::None),
+    };
+    let credentials = worker.credentials();
+    // By address: each replica's own tickets, as another's would only be refused.
+    let config = credentials.client_at(identity, alpn, address);
+    let stream = Tcp::new(tcp(worker, address).await?);
+    let connected = leno_tls::client::connect(
+        config,
+        &identity.server_name,
+        stream,
+        worker.limits.handshake_max,
+    );
+    let connected = connected.await.map_err(|refused| refusal(worker, endpoint, &refused))?;
+    let mut stream = Stream::Opened(Box::new(connected.stream));
+    if transport_port.is_some() {
+        let header = transport_header::encode(endpoint.address.port());
+        send(&mut stream, header.as_ref())
+            .await
+            .map_err(|_| Refusal::from(Ending::UpstreamReset))?;
+    }
+    Ok(stream)
+}
+
+fn refusal(worker: &Worker, endpoint: &Endpoint, refused: &Refused) -> Refusal {
+    worker.tls_refused(Direction::Outbound, endpoint.address, refused);
+    match refused {
+        Refused::Timeout(_) => Ending::UpstreamConnectTimeout.into(),
+        // A proxy that is leaving or starting closes before it speaks: no breach of anything.
+        Refused::Closed | Refused::Io(_) => Ending::UpstreamReset.into(),
+        _ => Refusal::because(Ending::TlsRefused, refused.to_string()),
+    }
+}
+
+async fn send(stream: &mut Stream, mut bytes: &[u8]) -> std::io::Result<()> {
+    poll_fn(|context| {
+        while !bytes.is_empty() {
+            let count = std::task::ready!(stream.poll_write(context, bytes))?;
+            bytes = &bytes[count..];
+        }
+        stream.poll_flush(context)
+    })
+    .await
+}

@@ -1,0 +1,139 @@
+//! One thing's state, who waits for it, who holds it. Nothing here knows of streams.
+
+use super::{Settings, Unavailable, Watch};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+/// Where an answer goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<Watch<T>, Unavailable>>;
+
+/// Answers; an asker that has left is no loss.
+pub(super) fn send<T>(reply: Reply<T>, answer: Result<Watch<T>, Unavailable>) {
+    let _ = reply.send(answer);
+}
+
+pub(super) struct Desk<T> {
+    asks: mpsc::Receiver<Reply<T>>,
+    waiting: Vec<Reply<T>>,
+    waiting_max: usize,
+    current: Option<watch::Sender<Arc<T>>>,
+    /// Said at once to whoever asks, until there is a state: the control plane has spoken, and waiting would change nothing.
+    refusal: Option<Unavailable>,
+    /// Since when nobody holds the state; without a state, since the last ask.
+    unused_since: Option<Instant>,
+    unused_max: Duration,
+}
+
+impl<T: PartialEq> Desk<T> {
+    pub(super) fn new(asks: mpsc::Receiver<Reply<T>>, settings: &Settings) -> Self {
+        Self {
+            asks,
+            waiting: Vec::new(),
+            waiting_max: settings.discovery_waiting_max,
+            current: None,
+            refusal: None,
+            unused_since: Some(Instant::now()),
+            unused_max: settings.discovery_unused_max,
+        }
+    }
+
+    /// Answers asks; ready when the thing is to leave: nobody asks any more, or nobody has used it for long enough.
+    /// State is only given up while the control plane is `reachable`, since otherwise it could not be had again.
+    /// May be dropped and called again at any await.
+    pub(super) async fn attend(&mut self, reachable: bool) {
+        loop {
+            let may_leave = reachable || self.current.is_none();
+            let deadline = self.unused_since.map(|since| since + self.unused_max);
+            tokio::select! {
+                ask = self.asks.recv() => match ask {
+                    Some(reply) => self.answer(reply),
+                    None => return,
+                },
+                () = unheld(self.current.as_ref()), if deadline.is_none() => {
+                    self.unused_since = Some(Instant::now());
+                }
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() && may_leave => {
+                    self.waiting.retain(|reply| !reply.is_closed());
+                    let held = self.current.as_ref().is_some_and(|state| state.receiver_count() > 0);
+                    if held {
+                        self.unused_since = None;
+                    } else if self.waiting.is_empty() && self.asks.is_empty() {
+                        // Both sides live on one thread: no ask can slip in between the look and this.
+                        self.asks.close();
+                        return;
+                    } else {
+                        self.unused_since = Some(Instant::now());
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, reply: Reply<T>) {
+        if let Some(state) = &self.current {
+            self.unused_since = None;
+            return send(reply, Ok(state.subscribe()));
+        }
+        self.unused_since = Some(Instant::now());
+        if let Some(refusal) = &self.refusal {
+            return send(reply, Err(refusal.clone()));
+        }
+        if self.waiting.len() >= self.waiting_max {
+            self.waiting.retain(|reply| !reply.is_closed());
+        }
+        if self.waiting.len() >= self.waiting_max {
+            let max = self.waiting_max;
+            return send(reply, Err(Unavailable::TooManyWaiting { max }));
+        }
+        self.waiting.push(reply);
+    }
+
+    /// The newest state, where there is one.
+    pub(super) fn current(&self) -> Option<Arc<T>> {
+        self.current.as_ref().map(|state| state.borrow().clone())
+    }
+
+    /// Takes a new state; one that equals the old wakes nobody.
+    pub(super) fn publish(&mut self, state: T) {
+        self.refusal = None;
+        match &self.current {
+            Some(current) => {
+                current.send_if_modified(|old| {
+                    let changed = **old != state;
+                    if changed {
+                        *old = Arc::new(state);
+                    }
+                    changed
+                });
+            }
+            None => {
+                let (sender, _) = watch::channel(Arc::new(state));
+                for reply in self.waiting.drain(..) {
+                    send(reply, Ok(sender.subscribe()));
+                }
+                self.unused_since = None;
+                self.current = Some(sender);
+            }
+        }
+    }
+
+    /// Tells those who wait that there is no answer. Where there is a state, it stays as it is.
+    pub(super) fn refuse(&mut self, refusal: Unavailable) {
+        if self.current.is_none() {
+            for reply in self.waiting.drain(..) {
+                send(reply, Err(refusal.clone()));
+            }
+            self.refusal = Some(refusal);
+        }
+    }
+}
+
+/// Ready when nobody holds the state; never without a state.
+async fn unheld<T>(state: Option<&watch::Sender<Arc<T>>>) {
+    match state {
+        Some(state) => state.closed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,165 @@
+//! What a connection carries, when nobody has declared it: look at the client's first bytes, shortly; where the server
+//! may be the one to speak first, dial it meanwhile (DESIGN D6).
+
+use crate::detect::{Detected, detect};
+use crate::ending::Ending;
+use crate::http::answer::Refusal;
+use crate::io::{Buffer, Stream};
+use crate::telemetry::Direction;
+use crate::worker::Worker;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// A request line that has begun with a well-known method is waited for so long, as linkerd does.
+const REQUEST_LINE_MAX: Duration = Duration::from_secs(10);
+
+/// What it carries.
+#[derive(Debug)]
+pub enum Carried<D> {
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+    /// Bytes, to this upstream if it was dialled already, which may have spoken.
+    Bytes(Option<D>),
+}
+
+/// An upstream that was dialled early.
+pub trait Dialled {
+    /// The connection, and the place for what the server says before the client does.
+    fn parts(&mut self) -> (&mut Stream, &mut Buffer);
+}
+
+/// What was seen on earlier connections to the same port: a port speaks one protocol.
+#[derive(Debug, Default)]
+pub struct Learned {
+    /// It has carried HTTP, where the client speaks first: no need to dial early for a client that is silent.
+    http: Cell<bool>,
+}
+
+impl Learned {
+    /// Whether the port has carried HTTP.
+    #[must_use]
+    pub fn is_http(&self) -> bool {
+        self.http.get()
+    }
+}
+
+/// Looks at the first bytes; `ahead` keeps them. A silent client is waited for as long as `wait` says.
+///
+/// # Errors
+/// The client is gone, or the server that was dialled early cannot be reached.
+pub async fn look<F, D>(
+    worker: &Worker,
+    (direction, wait): (Direction, Duration),
+    (client, ahead): (&mut Stream, &mut Buffer),
+    learned: &Learned,
+    dial: impl FnOnce() -> F,
+) -> Result<Carried<D>, Refusal>
+where
+    F: Future<Output = Result<D, Refusal>>,
+    D: Dialled,
+{
+    let began = Instant::now();
+    let mut silent = false;
+    let carried = match client_first(worker, client, ahead, wait, learned.http.get()).await? {
+        Some(detected) => carried_as(detected, None),
+        None => {
+            silent = true;
+            let dialled = listen(worker, (&mut *client, &mut *ahead), dial()).await?;
+            let detected = match ahead.is_empty() {
+                true => None,
+                false => client_first(worker, client, ahead, wait, false).await?,
+            };
+            carried_as(detected.unwrap_or(Detected::Opaque), dialled)
+        }
+    };
+    if matches!(carried, Carried::Http1 | Carried::Http2) {
+        learned.http.set(true);
+    }
+    worker.recorder.detected(direction, began.elapsed(), silent);
+    Ok(carried)
+}
+
+/// The client is silent, and the server may be the one to speak: dials it, and listens to both. `None` when the client
+/// was only slow: it finds its way as if it had spoken at once, whatever becomes of the dialling.
+///
+/// # Errors
+/// The client is gone, or the server cannot be reached.
+pub async fn listen<D: Dialled>(
+    worker: &Worker,
+    (client, ahead): (&mut Stream, &mut Buffer),
+    dial: impl Future<Output = Result<D, Refusal>>,
+) -> Result<Option<D>, Refusal> {
+    let mut dialled = tokio::select! {
+        biased;
+        read = more(client, ahead, worker.limits.head_bytes_max) => {
+            return read.map(|_| None).map_err(|_| Ending::ClientReset.into());
+        }
+        dialled = dial => dialled?,
+    };
+    let (upstream, banner) = dialled.parts();
+    poll_fn(|context| {
+        if let Poll::Ready(read) = banner.poll_fill(upstream, context) {
+            return Poll::Ready(read.map(drop).map_err(|_| Ending::UpstreamReset));
+        }
+        ahead.poll_fill(client, context).map(|read| read.map(drop).map_err(|_| Ending::ClientReset))
+    })
+    .await?;
+    Ok(Some(dialled))
+}
+
+/// An upstream that was dialled for bytes is of no use to HTTP, which has a pool.
+fn carried_as<D>(detected: Detected, upstream: Option<D>) -> Carried<D> {
+    match detected {
+        Detected::Http1 => Carried::Http1,
+        Detected::Http2 => Carried::Http2,
+        _ => Carried::Bytes(upstream),
+    }
+}
+
+/// Waits for bytes that decide; `None` when the client is silent.
+async fn client_first(
+    worker: &Worker,
+    client: &mut Stream,
+    ahead: &mut Buffer,
+    short: Duration,
+    patient: bool,
+) -> Result<Option<Detected>, Refusal> {
+    loop {
+        let detected = detect(ahead.filled(), worker.limits.head_bytes_max);
+        let wait = match detected {
+            Detected::Unknown if ahead.is_empty() && patient => None,
+            Detected::Unknown if ahead.is_empty() => Some(short),
+            Detected::Unknown => Some(worker.limits.detect_max),
+            Detected::LikelyHttp => Some(REQUEST_LINE_MAX),
+            decided => return Ok(Some(decided)),
+        };
+        let more = more(client, ahead, worker.limits.head_bytes_max);
+        let read = match wait {
+            None => more.await,
+            Some(wait) => match tokio::time::timeout(wait, more).await {
+                Ok(read) => read,
+                // Nothing at all: the server may be the one to speak. Something: it is not a request line.
+                Err(_) if ahead.is_empty() => return Ok(None),
+                Err(_) => return Ok(Some(Detected::Opaque)),
+            },
+        };
+        match read {
+            Ok(0) => return Ok(Some(Detected::Opaque)),
+            Ok(_) => {}
+            Err(_) => return Err(Ending::ClientReset.into()),
+        }
+    }
+}
+
+/// Reads once more into `ahead`.
+pub async fn more(
+    client: &mut Stream,
+    ahead: &mut Buffer,
+    bytes_max: usize,
+) -> std::io::Result<usize> {
+    poll_fn(|context| ahead.poll_fill_max(client, bytes_max, context)).await
+}

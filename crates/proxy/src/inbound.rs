@@ -1,0 +1,409 @@
+//! From the mesh (or from outside it) to our application: who is it, may they, what does it carry, and then the bytes.
+
+use crate::ending::Ending;
+use crate::first::{self, Carried};
+use crate::http::answer::Refusal;
+use crate::http::relay::{self, Ended, Hop};
+use crate::io::{Buffer, Stream, Tcp};
+use crate::route::{Choice, Kind, View};
+use crate::telemetry::{Direction, HttpSeries, Transport};
+use crate::transport_header::{self, Decoded};
+use crate::upstream::{Backend, Peer};
+use crate::worker::{Decided, Port, Worker};
+use crate::{balance, dial, http2, original_destination, tcp};
+use leno_model::name::PeerName;
+use leno_model::policy::{InboundProtocol, PeerTls};
+use leno_tls::hello::{self, Hello};
+use leno_tls::{Alpn, Refused};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Who is on the other side, and what it came for.
+struct Arrived {
+    stream: Stream,
+    /// What was read of the stream already.
+    ahead: Buffer,
+    peer: PeerTls,
+    /// Our application's address.
+    target: SocketAddr,
+    /// The other proxy has said that these are bytes.
+    bytes: bool,
+    /// Our application, dialled while the client was silent.
+    early: Option<Upstream>,
+}
+
+/// One connection from outside, start to finish.
+pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
+    // A connection that is gone already has no address.
+    let (Ok(target), Ok(client)) = (original_destination::of(&socket), socket.peer_addr()) else {
+        return;
+    };
+    let client = original_destination::canonical(client);
+    let mut target = target;
+    let ended = match Box::pin(identify(&worker, socket, &mut target, client)).await {
+        Ok(arrived) => admitted(&worker, arrived, client).await,
+        Err(refusal) => refusal,
+    };
+    worker.connection_ended(Direction::Inbound, client, target, &ended);
+}
+
+/// May they, and how does it go on?
+async fn admitted(worker: &Rc<Worker>, mut arrived: Arrived, client: SocketAddr) -> Refusal {
+    let peer_name = match &arrived.peer {
+        PeerTls::Established(name) => name.clone(),
+        PeerTls::None => None,
+    };
+    let tls = matches!(arrived.peer, PeerTls::Established(_)).then_some(peer_name.as_ref());
+    arrived.stream.count(worker.client_series(Direction::Inbound, arrived.target, tls));
+    match Box::pin(find_way(worker, &mut arrived, client)).await {
+        Ok((way, hop)) => {
+            let Arrived { mut stream, ahead, .. } = arrived;
+            match way {
+                Way::Http1 => relay::serve(worker, &hop, stream, ahead).await.into(),
+                Way::Http2 => Box::pin(http2::serve(worker, &hop, stream, ahead)).await.into(),
+                Way::Bytes(mut upstream) => {
+                    let copied =
+                        tcp::copy::copy(&mut stream, &mut upstream.stream, ahead, upstream.spoken);
+                    copied.await.ending.into()
+                }
+            }
+        }
+        Err(refusal) => {
+            arrived.stream.reset_on_drop();
+            refusal
+        }
+    }
+}
+
+/// How the connection goes on.
+enum Way {
+    Http1,
+    Http2,
+    Bytes(Upstream),
+}
+
+struct Upstream {
+    stream: Stream,
+    spoken: Buffer,
+}
+
+impl first::Dialled for Upstream {
+    fn parts(&mut self) -> (&mut Stream, &mut Buffer) {
+        (&mut self.stream, &mut self.spoken)
+    }
+}
+
+/// Takes TLS that is for us; everything else stays as it came.
+async fn identify(
+    worker: &Rc<Worker>,
+    socket: TcpStream,
+    target: &mut SocketAddr,
+    client: SocketAddr,
+) -> Result<Arrived, Refusal> {
+    let direct = target.port() == worker.inbound_port();
+    let mut stream = Stream::plain(socket);
+    let mut ahead = Buffer::new();
+    let mut early = None;
+    let port = if direct { None } else { Some(worker.port(target.port()).await?) };
+    let silence_max = port.as_ref().and_then(|port| silence_max(worker, port));
+    let mut heard = hear(worker, &mut stream, &mut ahead, silence_max).await?;
+    if let (Heard::Nothing, Some(port)) = (heard, port) {
+        let hop = ToApplication::new(worker, port, PeerTls::None, *target, client);
+        early = early_upstream(worker, (&mut stream, &mut ahead), &hop).await?;
+        heard = match ahead.is_empty() {
+            true => Heard::Other,
+            false => hear(worker, &mut stream, &mut ahead, None).await?,
+        };
+    }
+    if heard != Heard::Ours {
+        // To our own port comes only what is for us; who leaves without a word has done nothing wrong.
+        return match direct {
+            true if ahead.is_empty() => Err(Ending::ClientClosed.into()),
+            true => Err(Ending::Loop.into()),
+            false => Ok(Arrived {
+                stream,
+                ahead,
+                peer: PeerTls::None,
+                target: *target,
+                bytes: false,
+                early,
+            }),
+        };
+    }
+    let Stream::Plain(mut tcp) = stream else { unreachable!("nothing was accepted yet") };
+    tcp.unread(ahead);
+    let accepted = accept(worker, tcp, *target).await?;
+    let mut stream = Stream::Accepted(Box::new(accepted.stream));
+    let mut ahead = Buffer::new();
+    let bytes = accepted.alpn == Alpn::Transport;
+    if bytes {
+        target.set_port(transport_port(&mut stream, &mut ahead).await?);
+    } else if direct {
+        return Err(Ending::Loop.into());
+    }
+    let peer = PeerTls::Established(accepted.peer);
+    Ok(Arrived { stream, ahead, peer, target: *target, bytes, early: None })
+}
+
+/// How long a silent client is waited for; for ever where the client is certain to speak first.
+fn silence_max(worker: &Worker, port: &Port) -> Option<Duration> {
+    match port.policy().protocol {
+        InboundProtocol::Http1 | InboundProtocol::Http2 | InboundProtocol::Grpc => None,
+        _ if port.learned.is_http() => None,
+        _ => Some(worker.limits.detect_max),
+    }
+}
+
+/// The first words of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// A ClientHello that asks for our own name.
+    Ours,
+    /// Anything else.
+    Other,
+    /// Silence.
+    Nothing,
+}
+
+/// Reads until it is clear whether a ClientHello asks for our own name.
+async fn hear(
+    worker: &Worker,
+    stream: &mut Stream,
+    ahead: &mut Buffer,
+    silence_max: Option<Duration>,
+) -> Result<Heard, Refusal> {
+    loop {
+        match hello::sni(ahead.filled()) {
+            Hello::Sni(Some(name)) => {
+                let ours = worker.credentials().credential().dns_names().contains(&name);
+                return Ok(if ours { Heard::Ours } else { Heard::Other });
+            }
+            Hello::Sni(None) | Hello::NotTls => return Ok(Heard::Other),
+            Hello::Incomplete => {}
+        }
+        let wait = match ahead.is_empty() {
+            true => silence_max,
+            false => Some(worker.limits.handshake_max),
+        };
+        let more = first::more(stream, ahead, hello::HELLO_BYTES_MAX);
+        let read = match wait {
+            None => Ok(more.await),
+            Some(wait) => tokio::time::timeout(wait, more).await,
+        };
+        match read {
+            Err(_) if ahead.is_empty() => return Ok(Heard::Nothing),
+            Ok(Ok(0)) | Err(_) => return Ok(Heard::Other),
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Err(Ending::ClientReset.into()),
+        }
+    }
+}
+
+/// The client is silent: our application may be the one to speak, if a client without identity may hear it. One of the
+/// mesh that is only slow is heard all the same.
+async fn early_upstream(
+    worker: &Worker,
+    (stream, ahead): (&mut Stream, &mut Buffer),
+    hop: &ToApplication<'_>,
+) -> Result<Option<Upstream>, Refusal> {
+    if let Err(refusal) = hop.admit(Transport::Tcp) {
+        let more = first::more(stream, ahead, hello::HELLO_BYTES_MAX);
+        return match tokio::time::timeout(worker.limits.handshake_max, more).await {
+            Ok(Ok(count)) if count > 0 => Ok(None),
+            _ => Err(refusal),
+        };
+    }
+    first::listen(worker, (stream, ahead), hop.connect_bytes()).await
+}
+
+async fn accept(
+    worker: &Worker,
+    tcp: Tcp,
+    target: SocketAddr,
+) -> Result<leno_tls::Connected<tokio_rustls::server::TlsStream<Tcp>>, Refusal> {
+    let config = worker.credentials().server();
+    leno_tls::server::accept(config, tcp, worker.limits.handshake_max).await.map_err(|refused| {
+        worker.tls_refused(Direction::Inbound, target, &refused);
+        match refused {
+            Refused::Closed | Refused::Io(_) => Ending::ClientReset.into(),
+            _ => Refusal::because(Ending::TlsRefused, refused.to_string()),
+        }
+    })
+}
+
+/// Reads the transport header, which the other proxy sends at once.
+async fn transport_port(stream: &mut Stream, ahead: &mut Buffer) -> Result<u16, Refusal> {
+    loop {
+        match transport_header::decode(ahead.filled()) {
+            Decoded::Header { port, bytes_used, .. } => {
+                ahead.consume(bytes_used);
+                ahead.release_if_empty();
+                return Ok(port);
+            }
+            Decoded::Malformed(reason) => {
+                return Err(Refusal::because(
+                    Ending::MalformedRequest,
+                    format!("transport header: {reason}"),
+                ));
+            }
+            Decoded::Incomplete => {}
+        }
+        match first::more(stream, ahead, transport_header::HEADER_BYTES_MAX).await {
+            Ok(0) => return Err(Ending::ClientClosed.into()),
+            Ok(_) => {}
+            Err(_) => return Err(Ending::ClientReset.into()),
+        }
+    }
+}
+
+/// Decides and finds out what it carries.
+async fn find_way<'a>(
+    worker: &'a Rc<Worker>,
+    arrived: &mut Arrived,
+    client: SocketAddr,
+) -> Result<(Way, ToApplication<'a>), Refusal> {
+    let port = worker.port(arrived.target.port()).await?;
+    let hop = ToApplication::new(worker, port, arrived.peer.clone(), arrived.target, client);
+    let policy = hop.port.policy();
+    if let Err(refusal) = hop.admit(Transport::Tcp) {
+        return match denied(worker, arrived, &hop, &refusal).await {
+            Some(way) => Ok((way, hop)),
+            None => Err(refusal),
+        };
+    }
+    let early = arrived.early.take();
+    let server_spoke = early.is_some() && arrived.ahead.is_empty();
+    let bytes = async || match early {
+        Some(upstream) => Ok(upstream),
+        None => hop.connect_bytes().await,
+    };
+    let way = match policy.protocol {
+        _ if arrived.bytes => Way::Bytes(bytes().await?),
+        InboundProtocol::Opaque | InboundProtocol::Tls => Way::Bytes(bytes().await?),
+        InboundProtocol::Http1 => Way::Http1,
+        InboundProtocol::Http2 | InboundProtocol::Grpc => Way::Http2,
+        // The server has spoken.
+        InboundProtocol::Detect { .. } if server_spoke => Way::Bytes(bytes().await?),
+        InboundProtocol::Detect { .. } => {
+            let client = (&mut arrived.stream, &mut arrived.ahead);
+            let wait = (Direction::Inbound, worker.limits.detect_max);
+            match first::look(worker, wait, client, &hop.port.learned, || hop.connect_bytes())
+                .await?
+            {
+                Carried::Http1 => Way::Http1,
+                Carried::Http2 => Way::Http2,
+                Carried::Bytes(Some(upstream)) => Way::Bytes(upstream),
+                Carried::Bytes(None) => Way::Bytes(bytes().await?),
+            }
+        }
+    };
+    Ok((way, hop))
+}
+
+/// Where HTTP is spoken, a client that may not hears so (403) with each request; else its connection is cut.
+async fn denied(
+    worker: &Rc<Worker>,
+    arrived: &mut Arrived,
+    hop: &ToApplication<'_>,
+    refusal: &Refusal,
+) -> Option<Way> {
+    match hop.port.policy().protocol {
+        _ if arrived.bytes => None,
+        InboundProtocol::Opaque | InboundProtocol::Tls => None,
+        InboundProtocol::Http1 => Some(Way::Http1),
+        InboundProtocol::Http2 | InboundProtocol::Grpc => Some(Way::Http2),
+        InboundProtocol::Detect { .. } => {
+            let client = (&mut arrived.stream, &mut arrived.ahead);
+            let wait = (Direction::Inbound, worker.limits.detect_max);
+            let dial = || async { Err::<Upstream, _>(refusal.clone()) };
+            match first::look(worker, wait, client, &hop.port.learned, dial).await.ok()? {
+                Carried::Http1 => Some(Way::Http1),
+                Carried::Http2 => Some(Way::Http2),
+                Carried::Bytes(_) => None,
+            }
+        }
+    }
+}
+
+/// Requests to our application.
+pub struct ToApplication<'a> {
+    worker: &'a Rc<Worker>,
+    application: Rc<Backend>,
+    port: Rc<Port>,
+    peer: PeerTls,
+    target: SocketAddr,
+    client: SocketAddr,
+    decided: RefCell<Option<Decided>>,
+}
+
+impl<'a> ToApplication<'a> {
+    fn new(
+        worker: &'a Rc<Worker>,
+        port: Rc<Port>,
+        peer: PeerTls,
+        target: SocketAddr,
+        client: SocketAddr,
+    ) -> Self {
+        let application = worker.application(target);
+        Self { worker, application, port, peer, target, client, decided: RefCell::default() }
+    }
+
+    /// May this client? Asked of each connection, and again of each request, as policy may have changed; decided anew
+    /// only when it has.
+    fn admit(&self, transport: Transport) -> Result<(), Refusal> {
+        let policy = self.port.policy();
+        let mut decided = self.decided.borrow_mut();
+        let known = decided.as_ref().is_some_and(|decided| {
+            decided.transport == transport && Arc::ptr_eq(&decided.policy, &policy)
+        });
+        if !known {
+            let who = (self.client, self.target, &self.peer);
+            *decided = Some(self.worker.decide(policy, transport, who));
+        }
+        let Some(decided) = decided.as_ref() else { return Err(Ending::PolicyUnknown.into()) };
+        decided.counter.iter().for_each(|counter| counter.add(1));
+        decided.verdict.clone()
+    }
+
+    async fn connect_bytes(&self) -> Result<Upstream, Refusal> {
+        let slot = self.application.pick(self.worker, None).ok_or(Ending::NoEndpoints)?;
+        let stream =
+            dial::connect(self.worker, Direction::Inbound, &slot.endpoint, dial::Carries::Bytes)
+                .await?;
+        Ok(Upstream { stream, spoken: Buffer::new() })
+    }
+
+    fn peer_name(&self) -> Option<&PeerName> {
+        match &self.peer {
+            PeerTls::Established(name) => name.as_ref(),
+            PeerTls::None => None,
+        }
+    }
+}
+
+impl Hop for ToApplication<'_> {
+    fn direction(&self) -> Direction {
+        Direction::Inbound
+    }
+
+    async fn choose(&self, _request: &View<'_>, _kind: Kind) -> Result<Choice, Refusal> {
+        self.admit(Transport::Http)?;
+        Ok(Choice { backend: self.application.clone(), ruled: None })
+    }
+
+    fn series(&self, _choice: &Choice, _slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
+        self.worker.inbound_series(&self.port, self.target, &self.peer)
+    }
+
+    async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {
+        dial::connect(self.worker, Direction::Inbound, &slot.endpoint, dial::Carries::Http).await
+    }
+
+    fn ended(&self, request: &Ended<'_>) {
+        self.worker.request_ended(Direction::Inbound, self.client, self.peer_name(), request);
+    }
+}

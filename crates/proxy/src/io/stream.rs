@@ -1,0 +1,307 @@
+//! One concrete type for every connection of the data path: plain TCP, or TLS as server or as client.
+
+use super::Buffer;
+use crate::ending::Ending;
+use crate::telemetry::TcpSeries;
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{client, server};
+
+/// A TCP connection, with the bytes that were read to find out what it carries.
+#[derive(Debug)]
+pub struct Tcp {
+    stream: TcpStream,
+    /// Given out before anything more is read.
+    prefix: Option<Box<Buffer>>,
+    /// Counts its bytes, as they are on the wire.
+    counted: Option<Counted>,
+}
+
+/// An open connection in the metrics; dropped, it is closed.
+#[derive(Debug)]
+pub struct Counted {
+    series: Rc<TcpSeries>,
+    /// How it ended; told when it is dropped.
+    ending: Cell<Ending>,
+}
+
+impl Counted {
+    /// Opens.
+    #[must_use]
+    pub fn open(series: Rc<TcpSeries>) -> Self {
+        series.opened();
+        Self { series, ending: Cell::new(Ending::Complete) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.series.closed(self.ending.get());
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// Plain text.
+    Plain(Tcp),
+    /// TLS that we accepted.
+    Accepted(Box<server::TlsStream<Tcp>>),
+    /// TLS that we opened.
+    Opened(Box<client::TlsStream<Tcp>>),
+}
+
+impl Tcp {
+    /// A connection of which nothing was read.
+    #[must_use]
+    pub fn new(stream: TcpStream) -> Self {
+        Self { stream, prefix: None, counted: None }
+    }
+
+    /// Counts it from now on, until it is dropped.
+    pub fn count(&mut self, series: Rc<TcpSeries>) {
+        self.counted = Some(Counted::open(series));
+    }
+
+    /// Puts bytes back in front; called at most once, before any read.
+    pub fn unread(&mut self, bytes: Buffer) {
+        debug_assert!(self.prefix.is_none(), "bytes are put back once");
+        if !bytes.is_empty() {
+            self.prefix = Some(Box::new(bytes));
+        }
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+impl Tcp {
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let (Poll::Ready(Ok(count)), Some(counted)) = (&written, &self.counted) {
+            counted.series.wrote(*count as u64);
+        }
+        written
+    }
+}
+
+impl AsyncRead for Tcp {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Some(prefix) = &mut this.prefix {
+            let count = prefix.len().min(buffer.remaining());
+            buffer.put_slice(&prefix.filled()[..count]);
+            prefix.consume(count);
+            if prefix.is_empty() {
+                this.prefix = None;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if let Some(counted) = &this.counted {
+            counted.series.read((buffer.filled().len() - before) as u64);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Tcp {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        this.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+impl Stream {
+    /// A plain connection of which nothing was read.
+    #[must_use]
+    pub fn plain(stream: TcpStream) -> Self {
+        Self::Plain(Tcp::new(stream))
+    }
+
+    /// Reads into `bytes`, which is not empty; 0 is the end of the stream. TLS that ends without its closing alert is
+    /// an error (`UnexpectedEof`): a cut must not look like an end.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(bytes);
+        let read = match self {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(context, &mut buffer),
+            Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_read(context, &mut buffer),
+            Self::Opened(tls) => Pin::new(tls.as_mut()).poll_read(context, &mut buffer),
+        };
+        read.map_ok(|()| buffer.filled().len())
+    }
+
+    /// Writes some of `bytes`; TLS may hold them back until [`Self::poll_flush`].
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = match self {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_write(context, bytes),
+            Self::Opened(tls) => Pin::new(tls.as_mut()).poll_write(context, bytes),
+        };
+        match written {
+            Poll::Ready(Ok(0)) if !bytes.is_empty() => {
+                Poll::Ready(Err(io::ErrorKind::WriteZero.into()))
+            }
+            other => other,
+        }
+    }
+
+    /// Sends what TLS holds back.
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_flush(context),
+            Self::Opened(tls) => Pin::new(tls.as_mut()).poll_flush(context),
+        }
+    }
+
+    /// Says that nothing more will be written: FIN, under TLS after its closing alert.
+    pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = match self {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
+            Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_shutdown(context),
+            Self::Opened(tls) => Pin::new(tls.as_mut()).poll_shutdown(context),
+        };
+        match shut {
+            // The other side has closed already: there is nobody left to tell.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {
+                Poll::Ready(Ok(()))
+            }
+            other => other,
+        }
+    }
+
+    /// The socket beneath.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp.socket(),
+            Self::Accepted(tls) => tls.get_ref().0.socket(),
+            Self::Opened(tls) => tls.get_ref().0.socket(),
+        }
+    }
+
+    /// Counts it from now on, until it is dropped.
+    pub fn count(&mut self, series: Rc<TcpSeries>) {
+        match self {
+            Self::Plain(tcp) => tcp.count(series),
+            Self::Accepted(tls) => tls.get_mut().0.count(series),
+            Self::Opened(tls) => tls.get_mut().0.count(series),
+        }
+    }
+
+    /// Makes the coming drop a reset instead of an end: the other side must not take a cut for the end of the data.
+    pub fn reset_on_drop(&self) {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Accepted(tls) => tls.get_ref().0,
+            Self::Opened(tls) => tls.get_ref().0,
+        };
+        if let Some(counted) = &tcp.counted {
+            counted.ending.set(Ending::ClientReset);
+        }
+        // The socket may be gone already; then there is nobody to tell.
+        let _gone =
+            socket2::SockRef::from(self.socket()).set_linger(Some(std::time::Duration::ZERO));
+    }
+
+    /// Whether an idle connection can still be used: open, and with nothing unexpected to read.
+    pub fn is_idle_alive(&mut self, context: &mut Context<'_>) -> bool {
+        self.poll_read(context, &mut [0; 1]).is_pending()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
+            Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_read(context, buffer),
+            Self::Opened(tls) => Pin::new(tls.as_mut()).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
+            Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_write_vectored(context, slices),
+            Self::Opened(tls) => Pin::new(tls.as_mut()).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_shutdown(self.get_mut(), context)
+    }
+}

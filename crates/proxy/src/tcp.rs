@@ -1,0 +1,3 @@
+//! Connections that are carried as bytes.
+
+pub mod copy;

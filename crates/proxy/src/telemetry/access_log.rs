@@ -1,0 +1,373 @@
+//! One line per request, off by default.
+//!
+//! A data thread makes the line and puts it into a bounded queue; a thread of its own writes it out. Where the
+//! reader of stdout is slower than we are, lines are dropped and counted, and no request waits.
+
+use super::labels::Direction;
+use crate::ending::Ending;
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, SystemTime};
+use time::OffsetDateTime;
+use time::format_description::StaticFormatDescription;
+use time::macros::format_description;
+
+/// `21/Nov/2026:09:05:01 +0000`
+const APACHE_TIME: StaticFormatDescription =
+    format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
+/// `2026-11-21T09:05:01.023Z`
+const JSON_TIME: StaticFormatDescription =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Apache's combined format, the client's identity in place of the user; then the ending and two durations in
+    /// milliseconds: to the first byte of the response, and to its last.
+    Apache,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "apache" => Ok(Self::Apache),
+            "json" => Ok(Self::Json),
+            _ => Err(format!("access log {text:?}: off, json or apache")),
+        }
+    }
+}
+
+/// What is known about a request that has ended. Texts of the client are bytes as they came; empty is absent.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// When the request began.
+    pub began: SystemTime,
+    /// Direction.
+    pub direction: Direction,
+    /// Where the client connected from.
+    pub client: SocketAddr,
+    /// Its verified identity, or empty.
+    pub client_id: &'a str,
+    /// Where the request went.
+    pub target: Option<SocketAddr>,
+    /// Method.
+    pub method: &'a [u8],
+    /// Path and query.
+    pub path: &'a [u8],
+    /// `HTTP/1.1`.
+    pub version: &'a str,
+    /// Host that was asked for.
+    pub host: &'a [u8],
+    /// `user-agent`.
+    pub user_agent: &'a [u8],
+    /// `referer`.
+    pub referer: &'a [u8],
+    /// Status of the response.
+    pub status: u16,
+    /// Bytes of the request's body.
+    pub request_bytes: u64,
+    /// Bytes of the response's body.
+    pub response_bytes: u64,
+    /// To the first byte of the response.
+    pub first_byte: Duration,
+    /// To the last.
+    pub total: Duration,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+enum Message {
+    Line(String),
+    /// Flush, answer, end.
+    Close(SyncSender<()>),
+}
+
+/// Takes records; cheap to clone, one per data thread.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    format: Format,
+    queue: SyncSender<Message>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl AccessLog {
+    /// Starts the writing thread. At most `lines_max` lines wait; `dropped` counts the rest.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn start(
+        format: Format,
+        lines_max: usize,
+        dropped: Arc<AtomicU64>,
+        out: impl Write + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (queue, lines) = sync_channel(lines_max);
+        std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || write_lines(&lines, BufWriter::new(out)))?;
+        Ok(Self { format, queue, dropped })
+    }
+
+    /// Queues a line; never waits.
+    pub fn write(&self, record: &Record<'_>) {
+        match self.queue.try_send(Message::Line(line(self.format, record))) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits until what is queued is written, at most so long; for the end of the process.
+    pub fn finish(self, limit: Duration) {
+        let (done, wait) = sync_channel(1);
+        if self.queue.try_send(Message::Close(done)).is_ok() {
+            let _ = wait.recv_timeout(limit);
+        }
+    }
+}
+
+/// Writes until it is told to close or nobody is left to send. An error of stdout cannot be told on stdout: the lines
+/// are lost, and the proxy serves on.
+fn write_lines(queue: &Receiver<Message>, mut out: impl Write) {
+    let mut next = queue.recv().ok();
+    while let Some(message) = next {
+        match message {
+            Message::Line(line) => {
+                let _ = out.write_all(line.as_bytes());
+            }
+            Message::Close(done) => {
+                let _ = out.flush();
+                let _ = done.send(());
+                return;
+            }
+        }
+        next = queue.try_recv().ok().or_else(|| {
+            let _ = out.flush(); // Nothing waits: what is written can be seen.
+            queue.recv().ok()
+        });
+    }
+    let _ = out.flush();
+}
+
+/// The line, with its newline.
+fn line(format: Format, record: &Record<'_>) -> String {
+    match format {
+        Format::Apache => apache(record),
+        Format::Json => json(record),
+    }
+}
+
+fn apache(record: &Record<'_>) -> String {
+    let mut line = String::with_capacity(256);
+    let time = OffsetDateTime::from(record.began).format(APACHE_TIME).unwrap_or_default();
+    let _ = write!(line, "{} - ", record.client.ip().to_canonical());
+    quote_less(&mut line, record.client_id.as_bytes());
+    let _ = write!(line, " [{time}] \"");
+    escape(&mut line, record.method);
+    line.push(' ');
+    escape(&mut line, record.path);
+    let _ = write!(line, " {}\" {} {} \"", record.version, record.status, record.response_bytes);
+    quote_less(&mut line, record.referer);
+    line.push_str("\" \"");
+    quote_less(&mut line, record.user_agent);
+    let _ = writeln!(
+        line,
+        "\" {} {:.3} {:.3}",
+        record.ending.flag(),
+        milliseconds(record.first_byte),
+        milliseconds(record.total)
+    );
+    line
+}
+
+/// `-` where there is nothing.
+fn quote_less(line: &mut String, bytes: &[u8]) {
+    if bytes.is_empty() {
+        line.push('-');
+    } else {
+        escape(line, bytes);
+    }
+}
+
+/// As Apache does: what would break the line, or is not printable ASCII, as `\xhh`.
+fn escape(line: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => {
+                line.push('\\');
+                line.push(char::from(*byte));
+            }
+            b' '..=b'~' => line.push(char::from(*byte)),
+            _ => {
+                let _ = write!(line, "\\x{byte:02x}");
+            }
+        }
+    }
+}
+
+fn json(record: &Record<'_>) -> String {
+    let time = OffsetDateTime::from(record.began).format(JSON_TIME).unwrap_or_default();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut line = serde_json::json!({
+        "timestamp": time,
+        "direction": record.direction.as_str(),
+        "client.addr": record.client.to_string(),
+        "client.id": record.client_id,
+        "target.addr": record.target.map(|target| target.to_string()).unwrap_or_default(),
+        "method": text(record.method),
+        "uri": text(record.path),
+        "version": record.version,
+        "host": text(record.host),
+        "user_agent": text(record.user_agent),
+        "referer": text(record.referer),
+        "status": record.status,
+        "request_bytes": record.request_bytes,
+        "response_bytes": record.response_bytes,
+        "first_byte_ms": milliseconds(record.first_byte),
+        "total_ms": milliseconds(record.total),
+        "ending": record.ending.flag(),
+    })
+    .to_string();
+    line.push('\n');
+    line
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::time::UNIX_EPOCH;
+
+    fn record() -> Record<'static> {
+        Record {
+            began: UNIX_EPOCH + Duration::from_millis(1_795_251_901_023),
+            direction: Direction::Inbound,
+            client: "[::ffff:10.0.0.7]:4000".parse().unwrap(),
+            client_id: "spiffe://cluster.local/ns/default/sa/web",
+            target: Some("10.0.0.8:80".parse().unwrap()),
+            method: b"GET",
+            path: b"/a?b=\"c\"\n\xff",
+            version: "HTTP/1.1",
+            host: b"web",
+            user_agent: b"curl/8",
+            referer: b"",
+            status: 200,
+            request_bytes: 0,
+            response_bytes: 12,
+            first_byte: Duration::from_micros(1500),
+            total: Duration::from_micros(2250),
+            ending: Ending::Complete,
+        }
+    }
+
+    #[test]
+    fn apache_lines() {
+        let check = |record: &Record<'_>, expected: &str| {
+            assert_eq!(line(Format::Apache, record), expected);
+        };
+        check(
+            &record(),
+            concat!(
+                "10.0.0.7 - spiffe://cluster.local/ns/default/sa/web [21/Nov/2026:09:05:01 +0000] ",
+                r#""GET /a?b=\"c\"\x0a\xff HTTP/1.1" 200 12 "-" "curl/8" complete 1.500 2.250"#,
+                "\n"
+            ),
+        );
+        let plain = Record {
+            client_id: "",
+            user_agent: b"",
+            ending: Ending::NoEndpoints,
+            status: 503,
+            path: b"/",
+            ..record()
+        };
+        check(
+            &plain,
+            concat!(
+                "10.0.0.7 - - [21/Nov/2026:09:05:01 +0000] ",
+                r#""GET / HTTP/1.1" 503 12 "-" "-" no_endpoints 1.500 2.250"#,
+                "\n"
+            ),
+        );
+    }
+
+    #[test]
+    fn json_lines() {
+        let text = line(Format::Json, &record());
+        assert!(text.ends_with("}\n") && text.matches('\n').count() == 1, "{text}");
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["timestamp"], "2026-11-21T09:05:01.023Z");
+        assert_eq!(value["uri"], "/a?b=\"c\"\n\u{fffd}");
+        assert_eq!(value["status"], 200);
+        assert_eq!(value["first_byte_ms"], 1.5);
+        assert_eq!(value["ending"], "complete");
+    }
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn finish_writes_what_is_queued() {
+        let out = Shared::default();
+        let log = AccessLog::start(Format::Json, 16, Arc::default(), out.clone()).unwrap();
+        for _ in 0..10 {
+            log.write(&record());
+        }
+        log.finish(Duration::from_mins(1));
+        assert_eq!(out.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 10);
+    }
+
+    /// Stdout that nobody reads: a write blocks until the test lets it go.
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stuck_stdout_drops_lines_and_blocks_nobody() {
+        let (let_go, stuck) = std::sync::mpsc::channel();
+        let dropped = Arc::new(AtomicU64::new(0));
+        let log = AccessLog::start(Format::Apache, 4, dropped.clone(), Stuck(stuck)).unwrap();
+        for _ in 0..1000 {
+            log.write(&record());
+        }
+        // Four wait in the queue; what the thread holds fits its buffer or is the one that is stuck.
+        let lost = dropped.load(Ordering::Relaxed);
+        assert!(lost > 0 && lost < 1000, "{lost} dropped");
+        drop(let_go);
+        log.finish(Duration::from_mins(1));
+    }
+}

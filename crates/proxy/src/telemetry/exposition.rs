@@ -1,0 +1,224 @@
+//! The registry as Prometheus text (exposition format 0.0.4).
+
+use super::histogram::{BOUNDS_MS, Sum};
+use super::process;
+use super::registry::{Entries, Registry};
+use super::series::{Answer, ERRNOS, HttpBlock, TcpBlock, lock};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Families of plain counters and gauges: name, type, help. A family that is not here is a bug that a test finds.
+pub(super) const PLAIN: &[(&str, &str, &str)] = &[
+    ("access_log_dropped_total", "counter", "Access log lines dropped because stdout was slow."),
+    ("http_retries_total", "counter", "Requests tried again."),
+    ("inbound_http_authz_allow_total", "counter", "Requests that policy allowed."),
+    ("inbound_http_authz_deny_total", "counter", "Requests that policy denied."),
+    ("inbound_tcp_authz_allow_total", "counter", "Connections that policy allowed."),
+    ("inbound_tcp_authz_deny_total", "counter", "Connections that policy denied."),
+    ("inbound_tcp_errors_total", "counter", "Inbound connections that ended other than complete."),
+    ("outbound_http_balancer_endpoints", "gauge", "Endpoints of a balancer, by state."),
+    (
+        "outbound_tcp_errors_total",
+        "counter",
+        "Outbound connections that ended other than complete.",
+    ),
+    ("tcp_detect_timeouts_total", "counter", "Connections whose client sent nothing in time."),
+    ("tls_refused_total", "counter", "Mutual TLS handshakes that failed."),
+];
+
+impl Registry {
+    /// Everything that was counted, and the process's own figures.
+    #[must_use]
+    pub fn exposition(&self) -> String {
+        // Names and pointers under the lock, numbers and text without it: a data thread that needs a new series
+        // waits for the first only.
+        let (http, tcp, detect, plain) = {
+            let mut families = lock(&self.families);
+            let plain: Vec<(&'static str, Entries<AtomicU64>)> = families
+                .counters
+                .iter_mut()
+                .map(|(name, family)| (*name, family.snapshot()))
+                .collect();
+            (families.http.snapshot(), families.tcp.snapshot(), families.detect.snapshot(), plain)
+        };
+        let mut text = String::with_capacity(16 * 1024);
+        write_http(&mut text, &http);
+        write_tcp(&mut text, &tcp);
+        head(
+            &mut text,
+            "tcp_detect_latency_ms",
+            "histogram",
+            "Time that the protocol of a connection was looked for.",
+        );
+        for (labels, blocks) in &detect {
+            let mut sum = Sum::default();
+            blocks.iter().for_each(|block| sum.add(block));
+            write_histogram(&mut text, "tcp_detect_latency_ms", labels, &sum);
+        }
+        for (name, kind, help) in PLAIN {
+            let entries = plain.iter().find(|(known, _)| known == name);
+            let Some((_, entries)) = entries.filter(|(_, entries)| !entries.is_empty()) else {
+                continue;
+            };
+            head(&mut text, name, kind, help);
+            for (labels, cells) in entries {
+                let values = cells.iter().map(|cell| cell.load(Ordering::Relaxed));
+                let value = if *kind == "gauge" { values.max().unwrap_or(0) } else { values.sum() };
+                sample(&mut text, name, labels, value);
+            }
+        }
+        process::write(&mut text, self.started);
+        text
+    }
+}
+
+/// `# HELP` and `# TYPE`.
+pub fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// One line; `labels` without braces.
+pub fn sample(text: &mut String, name: &str, labels: &str, value: impl std::fmt::Display) {
+    let _ = if labels.is_empty() {
+        writeln!(text, "{name} {value}")
+    } else {
+        writeln!(text, "{name}{{{labels}}} {value}")
+    };
+}
+
+/// What all threads counted for one label set.
+#[derive(Default)]
+struct HttpSum {
+    requests: u64,
+    answers: BTreeMap<Answer, u64>,
+    latencies: BTreeMap<u16, Sum>,
+}
+
+impl HttpSum {
+    fn add(&mut self, block: &HttpBlock) {
+        self.requests += block.requests.load(Ordering::Relaxed);
+        for answered in lock(&block.answers).iter() {
+            *self.answers.entry(answered.answer).or_default() +=
+                answered.count.load(Ordering::Relaxed);
+        }
+        for (status, histogram) in lock(&block.latencies).iter() {
+            self.latencies.entry(*status).or_default().add(histogram);
+        }
+    }
+}
+
+fn write_http(text: &mut String, entries: &Entries<HttpBlock>) {
+    let mut sums = Vec::with_capacity(entries.len());
+    for (labels, blocks) in entries {
+        let mut sum = HttpSum::default();
+        blocks.iter().for_each(|block| sum.add(block));
+        sums.push((labels, sum));
+    }
+    head(text, "request_total", "counter", "Requests.");
+    for (labels, sum) in &sums {
+        sample(text, "request_total", labels, sum.requests);
+    }
+    head(text, "response_total", "counter", "Requests that have ended, by answer.");
+    let mut with_answer = String::new();
+    for (labels, sum) in &sums {
+        for (answer, count) in &sum.answers {
+            with_answer.clear();
+            write_answer(&mut with_answer, labels, *answer);
+            sample(text, "response_total", &with_answer, count);
+        }
+    }
+    head(
+        text,
+        "response_latency_ms",
+        "histogram",
+        "Time from a request to the first byte of its response.",
+    );
+    for (labels, sum) in &sums {
+        for (status, latency) in &sum.latencies {
+            with_answer.clear();
+            let _ = write!(with_answer, "{labels},status_code=\"{}\"", StatusText(*status));
+            write_histogram(text, "response_latency_ms", &with_answer, latency);
+        }
+    }
+}
+
+fn write_answer(text: &mut String, labels: &str, answer: Answer) {
+    let class = if answer.is_failure() { "failure" } else { "success" };
+    let status = StatusText(answer.status);
+    let _ = write!(text, "{labels},status_code=\"{status}\",classification=\"{class}\"");
+    if let Some(code) = answer.grpc {
+        let _ = write!(text, ",grpc_status=\"{code}\"");
+    }
+    if !answer.ending.is_complete() {
+        let _ = write!(text, ",error=\"{}\"", answer.ending.flag());
+    }
+}
+
+/// A status; 0 stands for those that are too many to tell apart.
+struct StatusText(u16);
+
+impl std::fmt::Display for StatusText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 == 0 { f.write_str("other") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// What all threads counted for one label set.
+#[derive(Default)]
+struct TcpSum {
+    opened: u64,
+    closed: [u64; ERRNOS.len()],
+    read: u64,
+    written: u64,
+}
+
+fn write_tcp(text: &mut String, entries: &Entries<TcpBlock>) {
+    let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+    let mut sums = Vec::with_capacity(entries.len());
+    for (labels, blocks) in entries {
+        let mut sum = TcpSum::default();
+        for block in blocks {
+            // Closed before opened: what closes in between must not make the gauge negative.
+            for (sum, cell) in sum.closed.iter_mut().zip(&block.closed) {
+                *sum += load(cell);
+            }
+            sum.opened += load(&block.opened);
+            sum.read += load(&block.read);
+            sum.written += load(&block.written);
+        }
+        sums.push((labels, sum));
+    }
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&TcpSum) -> u64| {
+        head(text, name, kind, help);
+        for (labels, sum) in &sums {
+            sample(text, name, labels, value(sum));
+        }
+    };
+    family("tcp_open_total", "counter", "Connections opened.", &|sum| sum.opened);
+    family("tcp_open_connections", "gauge", "Connections open now.", &|sum| {
+        sum.opened.saturating_sub(sum.closed.iter().sum())
+    });
+    family("tcp_read_bytes_total", "counter", "Bytes read from the peer.", &|sum| sum.read);
+    family("tcp_write_bytes_total", "counter", "Bytes written to the peer.", &|sum| sum.written);
+    head(text, "tcp_close_total", "counter", "Connections closed, by errno.");
+    for (labels, sum) in &sums {
+        for (errno, count) in ERRNOS.iter().zip(sum.closed).filter(|(_, count)| *count > 0) {
+            sample(text, "tcp_close_total", &format!("{labels},errno=\"{errno}\""), count);
+        }
+    }
+}
+
+fn write_histogram(text: &mut String, name: &str, labels: &str, sum: &Sum) {
+    let mut below = 0;
+    for (bound, count) in BOUNDS_MS.iter().zip(sum.buckets) {
+        below += count;
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
+    }
+    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", sum.count());
+    let _ = writeln!(text, "{name}_sum{{{labels}}} {}", sum.sum_micros as f64 / 1000.0);
+    let _ = writeln!(text, "{name}_count{{{labels}}} {}", sum.count());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! A latency histogram that one thread writes and any thread reads.
+
+use super::series::bump;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds in milliseconds: a subset of linkerd's 25, so that dashboards port. Cardinality is what users of
+/// linkerd pay for (linkerd2 #5746), so beyond 5 ms only 1, 2 and 5 of each decade are kept, and nothing above 10 s.
+pub const BOUNDS_MS: [u64; 13] = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10_000];
+
+/// Counts per bucket (the last is +Inf) and the sum.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; BOUNDS_MS.len() + 1],
+    sum_micros: AtomicU64,
+}
+
+impl Histogram {
+    /// Counts one latency; only for the one thread that writes.
+    pub fn observe(&self, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_MS.partition_point(|bound| bound * 1000 < micros);
+        bump(&self.buckets[bucket], 1);
+        bump(&self.sum_micros, micros);
+    }
+}
+
+/// A sum of histograms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Counts per bucket, not cumulated.
+    pub buckets: [u64; BOUNDS_MS.len() + 1],
+    /// Sum of the latencies.
+    pub sum_micros: u64,
+}
+
+impl Sum {
+    /// Adds one.
+    pub fn add(&mut self, histogram: &Histogram) {
+        for (sum, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            *sum += bucket.load(Ordering::Relaxed);
+        }
+        self.sum_micros += histogram.sum_micros.load(Ordering::Relaxed);
+    }
+
+    /// How many were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_inclusive() {
+        let bucket_of = |micros| {
+            let histogram = Histogram::default();
+            histogram.observe(Duration::from_micros(micros));
+            let mut sum = Sum::default();
+            sum.add(&histogram);
+            (sum.buckets.iter().position(|count| *count == 1).unwrap(), sum.sum_micros)
+        };
+        assert_eq!(bucket_of(0), (0, 0));
+        assert_eq!(bucket_of(1000), (0, 1000));
+        assert_eq!(bucket_of(1001), (1, 1001));
+        assert_eq!(bucket_of(10_000_000), (12, 10_000_000));
+        assert_eq!(bucket_of(10_000_001), (13, 10_000_001));
+    }
+}

@@ -1,0 +1,416 @@
+//! Where requests go: a [`Backend`] balances over endpoints, each with a [`Peer`]: its idle connections and numbers.
+//!
+//! Owned by one thread. A backend reads the newest endpoints when discovery has changed them, which costs one atomic
+//! load per request.
+
+use crate::balance::{Balancer, Settings, Slot};
+use crate::config::Limits;
+use crate::ending::Ending;
+use crate::http::answer::Refusal;
+use crate::io::Stream;
+use crate::telemetry::{EndpointsGauge, HttpSeries};
+use crate::worker::Worker;
+use leno_model::name::Resource;
+use leno_model::route::OutboundPolicy;
+use leno_model::workload::{Endpoint, EndpointSet};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Series of one endpoint that are remembered; a new policy makes new ones.
+const SERIES_KEPT_MAX: usize = 32;
+
+/// A connection that was handed out.
+#[derive(Debug)]
+pub struct Pooled {
+    /// The connection.
+    pub stream: Stream,
+    /// It has served a request before, so the other side may just have closed it.
+    pub reused: bool,
+}
+
+/// Connections to one endpoint that one thread opens at the same time. The next requests wait for one of these, or
+/// for a connection that comes free meanwhile: a thousand requests at once must not cost a thousand handshakes.
+const DIALS_MAX: usize = 16;
+
+/// What a request without a connection may do.
+pub enum Turn {
+    /// Use this: it came free.
+    Idle(Stream),
+    /// Open one.
+    Dial(Dialling),
+}
+
+/// The right to open a connection, held while it is opened.
+pub struct Dialling(Rc<Dials>);
+
+/// Connections that are being opened, and those who wait.
+#[derive(Debug, Default)]
+struct Dials {
+    count: Cell<usize>,
+    /// Those who can use an idle connection as well as a turn.
+    either: Queue,
+    /// Those who need a connection of their own.
+    turn: Queue,
+}
+
+/// Who waits, and how they are woken: one for each thing that comes free, so that none is told in vain.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Cell<usize>,
+    freed: tokio::sync::Notify,
+}
+
+impl Queue {
+    async fn wait(&self) {
+        let _waiting = Waiting::new(&self.waiting);
+        self.freed.notified().await;
+    }
+
+    /// Wakes one; `false` where nobody waits.
+    fn wake(&self) -> bool {
+        let somebody = self.waiting.get() > 0;
+        if somebody {
+            self.freed.notify_one();
+        }
+        somebody
+    }
+}
+
+/// Someone who waits.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Dials {
+    fn turn_is_free(&self) {
+        if !self.either.wake() {
+            self.turn.wake();
+        }
+    }
+}
+
+impl Drop for Dialling {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        self.0.turn_is_free();
+    }
+}
+
+/// What the data path hangs on an endpoint.
+#[derive(Default)]
+pub struct Peer {
+    dials: Rc<Dials>,
+    idle: RefCell<Vec<(Stream, Instant)>>,
+    /// The shared HTTP/2 connection.
+    pub http2: crate::http2::client::Shared,
+    series: RefCell<Vec<(SeriesKey, Rc<HttpSeries>)>>,
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peer").field("idle", &self.idle.borrow().len()).finish_non_exhaustive()
+    }
+}
+
+/// Which numbers: one policy's route.
+#[derive(Clone, Debug)]
+pub struct SeriesKey {
+    /// Held, so that the address stays its own.
+    pub policy: Option<Arc<OutboundPolicy>>,
+    /// Index of the route in it.
+    pub route: usize,
+}
+
+impl PartialEq for SeriesKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.route == other.route
+            && match (&self.policy, &other.policy) {
+                (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+}
+
+impl Peer {
+    /// An idle connection that is still open, the most recently used first.
+    pub async fn take(&self) -> Option<Stream> {
+        poll_fn(|context| {
+            loop {
+                let Some((mut stream, _)) = self.idle.borrow_mut().pop() else {
+                    return Poll::Ready(None);
+                };
+                if stream.is_idle_alive(context) {
+                    return Poll::Ready(Some(stream));
+                }
+            }
+        })
+        .await
+    }
+
+    /// Waits for a connection that comes free, or for the turn to open one; `fresh_only` wants the turn.
+    pub async fn turn(&self, fresh_only: bool) -> Turn {
+        let count = &self.dials.count;
+        let got = loop {
+            if count.get() < DIALS_MAX {
+                count.set(count.get() + 1);
+                break Turn::Dial(Dialling(self.dials.clone()));
+            }
+            if fresh_only {
+                self.dials.turn.wait().await;
+                continue;
+            }
+            self.dials.either.wait().await;
+            if let Some(stream) = self.take().await {
+                break Turn::Idle(stream);
+            }
+        };
+        // A turn and a connection may have come free together, and told only one of those who wait.
+        if count.get() < DIALS_MAX {
+            self.dials.turn_is_free();
+        } else if !self.idle.borrow().is_empty() {
+            self.dials.either.wake();
+        }
+        got
+    }
+
+    /// Keeps a connection for the next request.
+    pub fn put(&self, stream: Stream, worker: &Worker) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < worker.limits.pool_idle_max {
+            idle.push((stream, Instant::now()));
+        }
+        drop(idle);
+        self.dials.either.wake();
+    }
+
+    /// Closes idle connections that are old or that the other side has closed.
+    pub fn sweep(&self, now: Instant, idle_max: Duration) {
+        let waker = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(waker);
+        self.idle.borrow_mut().retain_mut(|(stream, since)| {
+            now.saturating_duration_since(*since) < idle_max && stream.is_idle_alive(&mut context)
+        });
+    }
+
+    /// The numbers for this key, made once.
+    pub fn series(&self, key: &SeriesKey, make: impl FnOnce() -> Rc<HttpSeries>) -> Rc<HttpSeries> {
+        let mut series = self.series.borrow_mut();
+        if let Some((_, found)) = series.iter().find(|(known, _)| known == key) {
+            return found.clone();
+        }
+        if series.len() >= SERIES_KEPT_MAX {
+            series.clear();
+        }
+        let made = make();
+        series.push((key.clone(), made.clone()));
+        made
+    }
+}
+
+/// Endpoints of one destination, balanced.
+pub struct Backend {
+    /// The object it is.
+    pub resource: Resource,
+    balancer: RefCell<Balancer<Peer>>,
+    endpoints: RefCell<Option<watch::Receiver<Arc<EndpointSet>>>>,
+    exists: Cell<bool>,
+    pending: Rc<Cell<usize>>,
+    used_at: Cell<Instant>,
+    gauge: Option<EndpointsGauge>,
+    /// Endpoints of this family are preferred.
+    family: Option<Family>,
+}
+
+/// The family of the address that the application called: an IPv4 service address leads to IPv4 endpoints, as it does
+/// without a mesh. Servers that listen on one family only are common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub fn of(address: SocketAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// The endpoints of this family, where there are some and others too.
+    fn part_of(self, set: &EndpointSet) -> Option<EndpointSet> {
+        let matches = |endpoint: &&Arc<Endpoint>| Self::of(endpoint.address) == self;
+        let count = set.endpoints.iter().filter(matches).count();
+        (count > 0 && count < set.endpoints.len()).then(|| EndpointSet {
+            endpoints: set.endpoints.iter().filter(matches).cloned().collect(),
+            exists: set.exists,
+        })
+    }
+}
+
+/// A request that waits for a connection.
+#[derive(Debug)]
+pub struct Pending(Rc<Cell<usize>>);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backend").field("resource", &self.resource).finish_non_exhaustive()
+    }
+}
+
+impl Backend {
+    /// Endpoints that discovery keeps current.
+    #[must_use]
+    pub fn discovered(
+        resource: Resource,
+        family: Family,
+        settings: Settings,
+        endpoints: watch::Receiver<Arc<EndpointSet>>,
+        gauge: EndpointsGauge,
+    ) -> Self {
+        let mut endpoints = endpoints;
+        let family = Some(family);
+        let backend = Self { gauge: Some(gauge), family, ..Self::empty(resource, settings) };
+        let now = Instant::now();
+        let set = endpoints.borrow_and_update().clone();
+        backend.update(&set, now);
+        backend.endpoints.replace(Some(endpoints));
+        backend
+    }
+
+    /// One endpoint, for good.
+    #[must_use]
+    pub fn fixed(resource: Resource, endpoint: Arc<Endpoint>) -> Self {
+        let backend = Self::empty(resource, Settings::default());
+        backend.update(&EndpointSet { endpoints: vec![endpoint], exists: true }, Instant::now());
+        backend
+    }
+
+    fn empty(resource: Resource, settings: Settings) -> Self {
+        Self {
+            resource,
+            balancer: RefCell::new(Balancer::new(settings)),
+            endpoints: RefCell::new(None),
+            exists: Cell::new(true),
+            pending: Rc::default(),
+            used_at: Cell::new(Instant::now()),
+            gauge: None,
+            family: None,
+        }
+    }
+
+    fn update(&self, set: &EndpointSet, now: Instant) {
+        self.exists.set(set.exists);
+        let of_family = self.family.and_then(|family| family.part_of(set));
+        self.balancer
+            .borrow_mut()
+            .update(of_family.as_ref().unwrap_or(set), now, |_| Peer::default());
+    }
+
+    /// The endpoint of the next request or connection.
+    pub fn pick(&self, worker: &Worker, avoid: Option<&Rc<Slot<Peer>>>) -> Option<Rc<Slot<Peer>>> {
+        let now = Instant::now();
+        self.refresh(now);
+        self.used_at.set(now);
+        self.balancer.borrow().pick(now, &worker.random, avoid)
+    }
+
+    fn refresh(&self, now: Instant) {
+        let mut endpoints = self.endpoints.borrow_mut();
+        let Some(receiver) = endpoints.as_mut() else { return };
+        // An error means that discovery has ended: the last good state stays.
+        if receiver.has_changed().unwrap_or(false) {
+            let set = receiver.borrow_and_update().clone();
+            self.update(&set, now);
+        }
+    }
+
+    /// How many endpoints there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.balancer.borrow().len()
+    }
+
+    /// Whether there are no endpoints.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A place among those that wait for a connection.
+    ///
+    /// # Errors
+    /// `pending_requests_max` are waiting.
+    pub fn pending(&self, worker: &Worker) -> Result<Pending, Refusal> {
+        if self.pending.get() >= worker.limits.pending_requests_max {
+            return Err(Ending::PendingLimit.into());
+        }
+        self.pending.set(self.pending.get() + 1);
+        Ok(Pending(self.pending.clone()))
+    }
+
+    /// Why nothing could be picked.
+    #[must_use]
+    pub fn no_endpoints(&self) -> Refusal {
+        let ending = if self.exists.get() { Ending::NoEndpoints } else { Ending::NoSuchService };
+        let Resource::Object { namespace, name, port, .. } = &self.resource else {
+            return ending.into();
+        };
+        Refusal::because(ending, format!("{}: {name}.{namespace}:{port}", ending.shown().text))
+    }
+
+    /// Closes old idle connections; also takes in new endpoints, so that gone ones let go of theirs.
+    pub fn sweep(&self, now: Instant, limits: &Limits) {
+        self.refresh(now);
+        let balancer = self.balancer.borrow();
+        for slot in balancer.slots() {
+            let idle_max = match slot.endpoint.identity {
+                Some(_) => limits.pool_idle_age_max,
+                None => limits.application_idle_age_max,
+            };
+            slot.data.sweep(now, idle_max);
+        }
+        if let Some(gauge) = &self.gauge {
+            let (ready, passed_over) = balancer.states(now);
+            gauge.set(ready, passed_over);
+        }
+    }
+
+    /// Whether this is the fixed backend of an endpoint.
+    #[must_use]
+    pub fn is_fixed_to(&self, endpoint: &Arc<Endpoint>) -> bool {
+        self.endpoints.borrow().is_none()
+            && self.balancer.borrow().slots().next().is_some_and(|slot| slot.endpoint == *endpoint)
+    }
+
+    /// When something was last picked.
+    #[must_use]
+    pub fn used_at(&self) -> Instant {
+        self.used_at.get()
+    }
+}

@@ -1,0 +1,439 @@
+//! One data-path thread: its listeners, and everything that its connections share. Nothing here is shared with
+//! another thread but what discovery and identity publish.
+
+use crate::config::{Config, Limits};
+use crate::discovery;
+use crate::ending::Ending;
+use crate::first::Learned;
+use crate::http::answer::Refusal;
+use crate::telemetry::Recorder;
+use crate::telemetry::access_log::AccessLog;
+use crate::upstream::{Backend, Family};
+use crate::{balance, capture, inbound, outbound};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use leno_model::name::Resource;
+use leno_model::policy::InboundPolicy;
+use leno_model::route::{self, BackendKind, OutboundPolicy};
+use leno_model::workload::{Endpoint, Labels, ProtocolHint};
+use leno_runtime::drain::Drain;
+use leno_runtime::random::Random;
+use leno_runtime::tasks;
+use leno_tls::Credentials;
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+mod observe;
+
+pub use observe::Decided;
+
+/// Idle connections and unused destinations are looked at so often.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Metric series that are idle are looked for so often; it takes the lock of the registry.
+const SERIES_SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+/// Applications (address and port of our own pod) that one thread remembers.
+const APPLICATIONS_MAX: usize = 256;
+
+type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
+
+/// The thread.
+pub struct Worker {
+    /// What is fixed for the life of the process.
+    pub config: Arc<Config>,
+    /// Its limits.
+    pub limits: Limits,
+    /// Its limits on HTTP/1 messages.
+    pub http1_limits: leno_http1::Limits,
+    /// Its numbers.
+    pub recorder: Recorder,
+    /// For balancing and jitter.
+    pub random: Random,
+    /// Says when to end.
+    pub drain: Drain,
+    /// Where requests are logged.
+    pub access_log: Option<AccessLog>,
+    discovery: discovery::Handle,
+    credentials: RefCell<watch::Receiver<Option<Arc<Credentials>>>>,
+    destinations: Map<SocketAddr, Rc<Destination>>,
+    backends: Map<(Arc<str>, Family), Rc<Backend>>,
+    applications: Map<SocketAddr, Rc<Backend>>,
+    ports: Map<u16, Rc<Port>>,
+    open: [Cell<usize>; 2],
+    own_addresses: Vec<IpAddr>,
+}
+
+/// Sockets of one thread.
+pub struct Listeners {
+    /// From outside.
+    pub inbound: Vec<TcpListener>,
+    /// From our application.
+    pub outbound: Vec<TcpListener>,
+}
+
+/// The newest value of something that discovery keeps current, read without a lock while it does not change.
+struct Followed<T> {
+    receiver: RefCell<watch::Receiver<Arc<T>>>,
+    current: RefCell<Arc<T>>,
+    used_at: Cell<Instant>,
+}
+
+impl<T> Followed<T> {
+    fn new(mut receiver: watch::Receiver<Arc<T>>) -> Self {
+        let current = receiver.borrow_and_update().clone();
+        Self {
+            receiver: RefCell::new(receiver),
+            current: RefCell::new(current),
+            used_at: Cell::new(Instant::now()),
+        }
+    }
+
+    fn get(&self) -> Arc<T> {
+        let mut receiver = self.receiver.borrow_mut();
+        // An error means that discovery has ended: the last good state stays.
+        if receiver.has_changed().unwrap_or(false) {
+            self.current.replace(receiver.borrow_and_update().clone());
+        }
+        self.current.borrow().clone()
+    }
+}
+
+/// An address that our application connects to.
+pub struct Destination {
+    policy: Followed<OutboundPolicy>,
+    forwards: RefCell<Vec<Rc<Backend>>>,
+    family: Family,
+    /// What was seen of its protocol.
+    pub learned: Learned,
+}
+
+impl Destination {
+    /// The policy as of now: take it once and use it to the end.
+    #[must_use]
+    pub fn policy(&self) -> Arc<OutboundPolicy> {
+        self.policy.get()
+    }
+}
+
+/// A port of our application.
+pub struct Port {
+    policy: Followed<InboundPolicy>,
+    /// Its number.
+    pub number: u16,
+    /// What was seen of its protocol.
+    pub learned: Learned,
+}
+
+impl Port {
+    /// The policy as of now.
+    #[must_use]
+    pub fn policy(&self) -> Arc<InboundPolicy> {
+        self.policy.get()
+    }
+}
+
+impl Worker {
+    /// A thread's state.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        recorder: Recorder,
+        discovery: discovery::Handle,
+        credentials: watch::Receiver<Option<Arc<Credentials>>>,
+        drain: Drain,
+        access_log: Option<AccessLog>,
+    ) -> Rc<Self> {
+        let limits = config.limits.clone();
+        crate::io::buffer::configure(limits.buffer_bytes);
+        let http1_limits = leno_http1::Limits {
+            head_bytes_max: limits.head_bytes_max,
+            headers_max: limits.headers_max,
+            ..leno_http1::Limits::DEFAULT
+        };
+        Rc::new(Self {
+            access_log,
+            limits,
+            http1_limits,
+            recorder,
+            random: Random::from_entropy(),
+            drain,
+            discovery,
+            credentials: RefCell::new(credentials),
+            destinations: Map::default(),
+            backends: Map::default(),
+            applications: Map::default(),
+            ports: Map::default(),
+            open: Default::default(),
+            own_addresses: own_addresses(),
+            config,
+        })
+    }
+
+    /// Accepts until the drain starts; connections that are open go on in tasks of their own.
+    pub async fn run(self: Rc<Self>, listeners: Listeners) {
+        for listener in listeners.inbound {
+            tasks::spawn_local("inbound", self.clone().accept(listener, Side::Inbound));
+        }
+        for listener in listeners.outbound {
+            tasks::spawn_local("outbound", self.clone().accept(listener, Side::Outbound));
+        }
+        let mut interval = tokio::time::interval(SWEEP_INTERVAL);
+        let mut series_interval = tokio::time::interval(SERIES_SWEEP_INTERVAL);
+        loop {
+            tokio::select! {
+                _ = interval.tick() => self.sweep(Instant::now()),
+                _ = series_interval.tick() => self.recorder.sweep(Instant::now()),
+                () = self.drain.started() => return,
+            }
+        }
+    }
+
+    async fn accept(self: Rc<Self>, listener: TcpListener, side: Side) {
+        loop {
+            let socket = tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, _)) => socket,
+                    Err(error) => {
+                        // Out of descriptors or memory: waiting lets connections end; nothing else helps.
+                        tracing::warn!(%error, ?side, "cannot accept");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                },
+                () = self.drain.started() => return,
+            };
+            let open = &self.open[side as usize];
+            if open.get() >= self.limits.connections_max / self.config.workers.max(1) {
+                self.recorder.ended(side.direction(), Ending::ConnectionLimit);
+                continue;
+            }
+            // Small writes are whole messages here: waiting for more would only delay them.
+            if socket.set_nodelay(true).is_err() {
+                continue;
+            }
+            open.set(open.get() + 1);
+            tasks::spawn_local("connection", self.clone().serve(socket, side));
+        }
+    }
+
+    async fn serve(self: Rc<Self>, socket: TcpStream, side: Side) {
+        let _held = (self.drain.guard(), Open(&self.open[side as usize]));
+        match side {
+            Side::Inbound => inbound::serve(self.clone(), socket).await,
+            Side::Outbound => outbound::serve(self.clone(), socket).await,
+        }
+    }
+
+    /// Lets go of what is old or unused.
+    fn sweep(&self, now: Instant) {
+        let unused = |used_at: Instant| {
+            now.saturating_duration_since(used_at) > self.limits.discovery_unused_max
+        };
+        for backend in self.backends.borrow().values().chain(self.applications.borrow().values()) {
+            backend.sweep(now, &self.limits);
+        }
+        for destination in self.destinations.borrow().values() {
+            for backend in destination.forwards.borrow().iter() {
+                backend.sweep(now, &self.limits);
+            }
+        }
+        self.destinations
+            .borrow_mut()
+            .retain(|_, held| Rc::strong_count(held) > 1 || !unused(held.policy.used_at.get()));
+        self.backends
+            .borrow_mut()
+            .retain(|_, held| Rc::strong_count(held) > 1 || !unused(held.used_at()));
+        self.applications
+            .borrow_mut()
+            .retain(|_, held| Rc::strong_count(held) > 1 || !unused(held.used_at()));
+        self.ports
+            .borrow_mut()
+            .retain(|_, held| Rc::strong_count(held) > 1 || !unused(held.policy.used_at.get()));
+    }
+
+    /// The newest credentials; the listeners are not open before the first.
+    ///
+    /// # Panics
+    /// Before the first credential, which is a fault of the wiring in `app.rs`.
+    #[must_use]
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.credentials
+            .borrow()
+            .borrow()
+            .clone()
+            .expect("listeners open after the first credential")
+    }
+
+    /// Where our own listeners are, nothing may be sent: it would come back to us for ever.
+    #[must_use]
+    pub fn is_own_listener(&self, target: SocketAddr) -> bool {
+        target.ip().is_loopback() && target.port() == self.config.capture.outbound_port
+    }
+
+    /// Whether this is an address of our own pod.
+    #[must_use]
+    pub fn is_own_address(&self, address: IpAddr) -> bool {
+        self.own_addresses.contains(&address)
+    }
+
+    /// The port that other proxies send transport headers to.
+    #[must_use]
+    pub fn inbound_port(&self) -> u16 {
+        self.config.capture.inbound_port
+    }
+
+    /// What is known about an address that our application connects to.
+    ///
+    /// # Errors
+    /// The control plane has not said in time.
+    pub async fn destination(&self, target: SocketAddr) -> Result<Rc<Destination>, Refusal> {
+        if let Some(known) = self.destinations.borrow().get(&target) {
+            known.policy.used_at.set(Instant::now());
+            return Ok(known.clone());
+        }
+        let receiver = self.discovery.outbound(target).await.map_err(unavailable)?;
+        let destination = Rc::new(Destination {
+            policy: Followed::new(receiver),
+            forwards: RefCell::default(),
+            family: Family::of(target),
+            learned: Learned::default(),
+        });
+        // Another connection may have asked at the same time: both then use the first.
+        Ok(self.destinations.borrow_mut().entry(target).or_insert(destination).clone())
+    }
+
+    /// The endpoints of a backend.
+    ///
+    /// # Errors
+    /// The control plane has not said in time.
+    pub async fn backend(
+        &self,
+        destination: &Destination,
+        backend: &route::Backend,
+    ) -> Result<Rc<Backend>, Refusal> {
+        let balance = match &backend.kind {
+            BackendKind::Balance(balance) => balance,
+            BackendKind::Broken => return Err(Ending::BackendInvalid.into()),
+            BackendKind::Forward(endpoint) => {
+                return Ok(destination.forward(&backend.resource, endpoint));
+            }
+        };
+        let key = (balance.destination.clone(), destination.family);
+        if let Some(known) = self.backends.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let receiver = self.discovery.endpoints(&balance.destination).await.map_err(unavailable)?;
+        let settings = balance::Settings {
+            default_latency: balance.default_latency,
+            decay: balance.decay,
+            slow_start: self.limits.slow_start,
+            ..balance::Settings::default()
+        };
+        let gauge = self.recorder.endpoints(&destination.policy().parent, &backend.resource);
+        let made = Rc::new(Backend::discovered(
+            backend.resource.clone(),
+            key.1,
+            settings,
+            receiver,
+            gauge,
+        ));
+        Ok(self.backends.borrow_mut().entry(key).or_insert(made).clone())
+    }
+
+    /// Our own application at this address.
+    pub fn application(&self, target: SocketAddr) -> Rc<Backend> {
+        let mut applications = self.applications.borrow_mut();
+        if applications.len() >= APPLICATIONS_MAX && !applications.contains_key(&target) {
+            applications.retain(|_, held| Rc::strong_count(held) > 1);
+        }
+        applications
+            .entry(target)
+            .or_insert_with(|| {
+                let endpoint = Endpoint {
+                    address: target,
+                    weight: 1,
+                    identity: None,
+                    hint: ProtocolHint::Unknown,
+                    opaque_transport_port: None,
+                    labels: Labels::default(),
+                    resource: None,
+                };
+                let name = Resource::default_named("application");
+                Rc::new(Backend::fixed(name, Arc::new(endpoint)))
+            })
+            .clone()
+    }
+
+    /// What is known about a port of our application.
+    ///
+    /// # Errors
+    /// The control plane has not said in time: closed until it has.
+    pub async fn port(&self, number: u16) -> Result<Rc<Port>, Refusal> {
+        if let Some(known) = self.ports.borrow().get(&number) {
+            known.policy.used_at.set(Instant::now());
+            return Ok(known.clone());
+        }
+        let receiver = self
+            .discovery
+            .inbound(number)
+            .await
+            .map_err(|error| Refusal::because(Ending::PolicyUnknown, error.to_string()))?;
+        let port =
+            Rc::new(Port { policy: Followed::new(receiver), number, learned: Learned::default() });
+        Ok(self.ports.borrow_mut().entry(number).or_insert(port).clone())
+    }
+}
+
+impl Destination {
+    /// The one endpoint that the policy names, with its connections, as long as it names the same.
+    fn forward(&self, resource: &Resource, endpoint: &Arc<Endpoint>) -> Rc<Backend> {
+        let mut forwards = self.forwards.borrow_mut();
+        if let Some(known) = forwards.iter().find(|known| known.is_fixed_to(endpoint)) {
+            return known.clone();
+        }
+        forwards.retain(|known| Rc::strong_count(known) > 1);
+        let made = Rc::new(Backend::fixed(resource.clone(), endpoint.clone()));
+        forwards.push(made.clone());
+        made
+    }
+}
+
+/// A pod's addresses do not change while it lives.
+fn own_addresses() -> Vec<IpAddr> {
+    capture::apply::own_addresses().unwrap_or_else(|error| {
+        tracing::warn!(%error, "our own addresses cannot be read: calls of the pod to itself will fail");
+        Vec::new()
+    })
+}
+
+fn unavailable(error: discovery::Unavailable) -> Refusal {
+    Refusal::because(Ending::DiscoveryUnavailable, error.to_string())
+}
+
+/// Which listener.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Inbound = 0,
+    Outbound = 1,
+}
+
+impl Side {
+    fn direction(self) -> crate::telemetry::Direction {
+        match self {
+            Self::Inbound => crate::telemetry::Direction::Inbound,
+            Self::Outbound => crate::telemetry::Direction::Outbound,
+        }
+    }
+}
+
+struct Open<'a>(&'a Cell<usize>);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

@@ -1,0 +1,293 @@
+//! Certification and the channel to the control plane, against a small identity service on loopback.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test: it may panic")]
+
+use leno_model::name::{PeerName, SpiffeId};
+use leno_proxy::control_channel;
+use leno_proxy::identity::certify::certify;
+use leno_proxy::identity::{IdentityConfig, Status, run};
+use leno_runtime::tasks;
+use leno_testkit::ca::{Flaw, TestCa};
+use leno_tls::{Alpn, Credentials, server};
+use linkerd2_proxy_api::identity::identity_client::IdentityClient;
+use linkerd2_proxy_api::identity::identity_server::{Identity, IdentityServer};
+use linkerd2_proxy_api::identity::{CertifyRequest, CertifyResponse};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status as Answer};
+
+/// Far more than anything here takes; a test that hangs fails by it.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What the identity service does with a request.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    Sign(Duration),
+    SignAs(&'static str),
+    AnswerWith(Flaw),
+    Refuse,
+    Garbage,
+}
+
+struct Service {
+    ca: Arc<TestCa>,
+    does: watch::Sender<Does>,
+    asked: watch::Sender<Vec<CertifyRequest>>,
+}
+
+#[tonic::async_trait]
+impl Identity for Service {
+    async fn certify(
+        &self,
+        request: Request<CertifyRequest>,
+    ) -> Result<Response<CertifyResponse>, Answer> {
+        let request = request.into_inner();
+        let csr = request.certificate_signing_request.clone();
+        self.asked.send_modify(|asked| asked.push(request));
+        let does = *self.does.borrow();
+        let mut chain = match does {
+            Does::Sign(lifetime) => self.ca.sign(&csr, lifetime),
+            Does::SignAs(account) => self.ca.sign_as(account, &csr, HOUR),
+            Does::AnswerWith(flaw) => self.ca.issue_flawed("web", flaw).chain,
+            Does::Refuse => return Err(Answer::permission_denied("the token is of pod web-2")),
+            Does::Garbage => vec![vec![1, 2, 3].into()],
+        };
+        let leaf_certificate = chain.remove(0).to_vec();
+        let intermediate_certificates = chain.into_iter().map(|link| link.to_vec()).collect();
+        Ok(Response::new(CertifyResponse {
+            leaf_certificate,
+            intermediate_certificates,
+            valid_until: None,
+        }))
+    }
+}
+
+/// A control plane whose connections a test can cut.
+struct Control {
+    address: SocketAddr,
+    ca: Arc<TestCa>,
+    service: Arc<Service>,
+    up: watch::Sender<bool>,
+    peers: watch::Receiver<Vec<Option<PeerName>>>,
+    _task: tasks::Owned,
+}
+
+impl Control {
+    async fn start(ca: TestCa, account: &str, terms: server::Terms) -> Self {
+        let ca = Arc::new(ca);
+        let credentials = Credentials::new(ca.credential(account), ca.anchors(), terms);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = Arc::new(Service {
+            ca: ca.clone(),
+            does: watch::Sender::new(Does::Sign(HOUR)),
+            asked: watch::Sender::default(),
+        });
+        let (up, (peers_out, peers)) = (watch::Sender::new(true), watch::channel(Vec::new()));
+        let serving = serve(listener, credentials, service.clone(), up.subscribe(), peers_out);
+        let task = tasks::spawn_owned("fake control plane", serving);
+        Self { address, ca, service, up, peers, _task: task }
+    }
+
+    fn does(&self, does: Does) {
+        self.service.does.send_replace(does);
+    }
+
+    fn tokens(&self) -> Vec<String> {
+        let asked = self.service.asked.borrow();
+        asked.iter().map(|request| String::from_utf8(request.token.clone()).unwrap()).collect()
+    }
+
+    /// The configuration of a proxy of service account `web`.
+    fn config(&self, folder: &Path) -> IdentityConfig {
+        let (anchors, token) = (folder.join("anchors.pem"), folder.join("token"));
+        std::fs::write(&anchors, self.ca.anchors_pem()).unwrap();
+        std::fs::write(&token, "token 1\n").unwrap();
+        IdentityConfig {
+            control_address: self.address,
+            control_identity: self.ca.identity("control"),
+            identity: self.ca.identity("web"),
+            identity_dns: self.ca.peer("web").server_name,
+            trust_anchors_file: anchors,
+            token_file: token,
+        }
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    credentials: Arc<Credentials>,
+    service: Arc<Service>,
+    mut up: watch::Receiver<bool>,
+    peers: watch::Sender<Vec<Option<PeerName>>>,
+) {
+    let mut connections = JoinSet::new(); // All end when they are aborted, or with this task.
+    let (incoming, streams) = mpsc::channel(16);
+    let streams = ReceiverStream::new(streams).map(Ok::<_, io::Error>);
+    let grpc = tonic::transport::Server::builder()
+        .add_service(IdentityServer::from_arc(service))
+        .serve_with_incoming(streams);
+    let _grpc = tasks::spawn_owned("fake gRPC", async { grpc.await.unwrap() });
+    loop {
+        let socket = tokio::select! {
+            accepted = listener.accept() => accepted.unwrap().0,
+            changed = up.changed() => {
+                if changed.is_err() { return }
+                connections.abort_all();
+                continue;
+            }
+        };
+        if !*up.borrow() {
+            continue; // Closed at once, as by a process that is going down.
+        }
+        let (config, incoming, peers) = (credentials.server(), incoming.clone(), peers.clone());
+        connections.spawn(async move {
+            if let Ok(mut tls) = server::accept(config, socket, WAIT_MAX).await {
+                assert_eq!(tls.alpn, Alpn::Http2);
+                peers.send_modify(|peers| peers.push(tls.peer.clone()));
+                let (mut near, far) = tokio::io::duplex(64 * 1024);
+                incoming.send(far).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut tls.stream, &mut near).await;
+            }
+        });
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WAIT_MAX, Box::pin(future)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_certificate_is_asked_for_and_checked() {
+    let control = Control::start(TestCa::new("cluster.local"), "control", server::CONTROL).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = control.config(folder.path());
+    let check = async |does: Does, expected: Result<&SpiffeId, &str>| {
+        control.does(does);
+        match within(certify(&config)).await {
+            Ok(credentials) => assert_eq!(Ok(credentials.credential().identity()), expected),
+            Err(error) => assert_eq!(Err(error.as_str()), expected, "{does:?}: {error}"),
+        }
+    };
+    check(Does::Sign(HOUR), Ok(&config.identity)).await;
+    check(Does::SignAs("card"), Err("other_identity")).await;
+    check(Does::AnswerWith(Flaw::None), Err("credential")).await; // Good, but for another key.
+    check(Does::AnswerWith(Flaw::OtherRoot), Err("unknown_issuer")).await;
+    check(Does::AnswerWith(Flaw::Expired), Err("expired")).await;
+    check(Does::AnswerWith(Flaw::TwoUris), Err("many_identities")).await;
+    check(Does::Garbage, Err("malformed")).await;
+    check(Does::Refuse, Err("refused")).await;
+
+    let first = control.service.asked.borrow()[0].clone();
+    assert_eq!(first.identity, "web.default.serviceaccount.identity.leno.cluster.local");
+    assert_eq!(first.token, b"token 1");
+    assert_eq!(*control.peers.borrow(), vec![None; 8], "no certificate is shown");
+}
+
+#[tokio::test]
+async fn what_is_missing_or_wrong_is_named() {
+    let control = Control::start(TestCa::new("cluster.local"), "control", server::CONTROL).await;
+    let folder = tempfile::tempdir().unwrap();
+    let good = control.config(folder.path());
+    let check = async |change: &dyn Fn(&mut IdentityConfig), expected: &str| {
+        let mut config = good.clone();
+        change(&mut config);
+        assert_eq!(within(certify(&config)).await.unwrap_err().as_str(), expected);
+    };
+    let other_anchors = folder.path().join("other.pem");
+    std::fs::write(&other_anchors, TestCa::new("cluster.local").anchors_pem()).unwrap();
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+
+    check(&|config| config.token_file = "/does/not/exist".into(), "file").await;
+    check(&|config| config.trust_anchors_file = empty.clone(), "anchors").await;
+    check(&|config| config.trust_anchors_file = other_anchors.clone(), "bad_signature").await;
+    check(&|config| config.control_identity = control.ca.identity("web"), "wrong_name").await;
+    check(&|config| config.control_address = nobody, "connect").await;
+    assert_eq!(control.tokens(), Vec::<String>::new(), "the token is shown to nobody else");
+}
+
+#[tokio::test]
+async fn credentials_are_published_renewed_and_counted() {
+    let control = Control::start(TestCa::new("cluster.local"), "control", server::CONTROL).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = control.config(folder.path());
+    control.does(Does::Refuse);
+    let (publish, mut published) = watch::channel(None);
+    let status = Arc::new(Status::default());
+    let running = tasks::spawn("identity", run(config.clone(), publish, status.clone()));
+
+    // Refused at first, then certified; the token is read again each time.
+    let mut asked = control.service.asked.subscribe();
+    within(asked.wait_for(|asked| asked.len() >= 3)).await.unwrap();
+    assert!(published.borrow().is_none());
+    assert_eq!(status.cert_expiry_unix_seconds.load(Ordering::Relaxed), 0);
+    std::fs::write(&config.token_file, "token 2").unwrap();
+    control.does(Does::Sign(Duration::from_secs(4)));
+    within(published.changed()).await.unwrap();
+    let first = published.borrow_and_update().clone().unwrap();
+    assert_eq!(first.credential().identity(), &config.identity);
+    assert!(status.refreshes_failed.load(Ordering::Relaxed) >= 2);
+    assert_eq!(status.refreshes_ok.load(Ordering::Relaxed), 1);
+    let expiry = status.cert_expiry_unix_seconds.load(Ordering::Relaxed);
+    assert_eq!(expiry, first.credential().validity().not_after);
+    assert_eq!(control.tokens().last().unwrap(), "token 2");
+
+    // The renewal, with a new key, before the first has expired; the first goes on for who holds it.
+    control.does(Does::Sign(HOUR));
+    within(published.changed()).await.unwrap();
+    let second = published.borrow_and_update().clone().unwrap();
+    let asked: Vec<Vec<u8>> = {
+        let asked = control.service.asked.borrow();
+        asked.iter().map(|request| request.certificate_signing_request.clone()).collect()
+    };
+    assert_ne!(asked[asked.len() - 1], asked[asked.len() - 2]);
+    assert_ne!(first.credential().chain()[0], second.credential().chain()[0]);
+    assert_eq!(status.refreshes_ok.load(Ordering::Relaxed), 2);
+
+    drop(published);
+    within(running).await.unwrap(); // Nobody watches, so nobody renews.
+}
+
+#[tokio::test]
+async fn the_channel_waits_for_credentials_and_connects_again_with_the_newest() {
+    const TERMS: server::Terms =
+        server::Terms { client_certificate_required: true, alpn: &[Alpn::Http2] };
+    let control = Control::start(TestCa::new("cluster.local"), "control", TERMS).await;
+    let (publish, credentials) = watch::channel(None);
+    let channel =
+        control_channel::connect(control.address, &control.ca.identity("control"), credentials);
+    control.does(Does::AnswerWith(Flaw::None));
+    let ask = || {
+        let mut client = IdentityClient::new(channel.clone());
+        async move { client.certify(CertifyRequest::default()).await }
+    };
+    let who = |account: &str| Some(PeerName::Spiffe(control.ca.identity(account)));
+
+    let (first, ()) = within(async {
+        tokio::join!(ask(), async { drop(publish.send_replace(Some(control.ca.credentials("a")))) })
+    })
+    .await;
+    first.unwrap();
+    publish.send_replace(Some(control.ca.credentials("b")));
+    within(ask()).await.unwrap();
+    assert_eq!(*control.peers.borrow(), [who("a")], "what is open stays open");
+
+    control.up.send_replace(false);
+    within(async { while ask().await.is_ok() {} }).await;
+    within(ask()).await.unwrap_err();
+    control.up.send_replace(true);
+    within(async { while ask().await.is_err() {} }).await;
+    assert_eq!(*control.peers.borrow(), [who("a"), who("b")]);
+}

@@ -1,0 +1,17 @@
+//! What every Leno process needs and no feature owns.
+//!
+//! - [`tasks`]: every spawned task has a name and an owner.
+//! - [`drain`]: take nothing new, finish what we have, then cut at the deadline.
+//! - [`signal`]: SIGTERM and SIGINT as one future.
+//! - [`backoff`]: attempt and randomness to a delay; pure.
+//! - [`log`]: level (changeable at run time), plain or JSON.
+//! - [`random`]: small, fast, seedable; not for secrets.
+
+#![forbid(unsafe_code)]
+
+pub mod backoff;
+pub mod drain;
+pub mod log;
+pub mod random;
+pub mod signal;
+pub mod tasks;

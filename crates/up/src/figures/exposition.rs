@@ -1,0 +1,151 @@
+//! The text that Prometheus reads, read by us: samples, sums and percentiles. Pure.
+
+use std::collections::BTreeMap;
+
+/// One line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) name: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) value: f64,
+}
+
+/// What a proxy has counted in one direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    pub(super) requests: f64,
+    pub(super) success: f64,
+    pub(super) failure: f64,
+    /// Requests at most so slow, by bound in microseconds so that bounds have an order.
+    pub(super) latency: BTreeMap<u64, f64>,
+    pub(super) tcp_open: f64,
+    pub(super) tcp_opened: f64,
+    pub(super) read_bytes: f64,
+    pub(super) write_bytes: f64,
+}
+
+/// Reads all lines; one that is not understood is left out.
+pub(super) fn parse(text: &str) -> Vec<Sample> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<Sample> {
+    let (series, value) = line.trim().rsplit_once(' ')?;
+    let value = value.parse().ok()?;
+    let Some((name, rest)) = series.split_once('{') else {
+        return Some(Sample { name: series.to_owned(), labels: BTreeMap::new(), value });
+    };
+    let mut labels = BTreeMap::new();
+    let mut rest = rest.trim_start_matches(',');
+    while let Some((label, quoted)) = rest.split_once("=\"") {
+        let mut content = String::new();
+        let mut end = None;
+        let mut characters = quoted.char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '"' => {
+                    end = Some(at + 1);
+                    break;
+                }
+                '\\' => match characters.next()?.1 {
+                    'n' => content.push('\n'),
+                    other => content.push(other),
+                },
+                other => content.push(other),
+            }
+        }
+        labels.insert(label.to_owned(), content);
+        rest = quoted[end?..].trim_start_matches(',');
+    }
+    Some(Sample { name: name.to_owned(), labels, value })
+}
+
+/// Sums over everything but the direction.
+pub(super) fn totals(samples: &[Sample], direction: &str) -> Totals {
+    let mut totals = Totals::default();
+    // Connections to the other side of the mesh, not those between the proxy and its own application.
+    let far = if direction == "inbound" { "src" } else { "dst" };
+    for sample in samples {
+        let is = |label: &str, value: &str| sample.labels.get(label).is_some_and(|v| v == value);
+        if !is("direction", direction) {
+            continue;
+        }
+        let value = sample.value;
+        match sample.name.as_str() {
+            "request_total" => totals.requests += value,
+            "response_total" if is("classification", "failure") => totals.failure += value,
+            "response_total" => totals.success += value,
+            "response_latency_ms_bucket" => {
+                let bound = sample.labels.get("le").and_then(|bound| bound.parse::<f64>().ok());
+                // Infinity saturates.
+                let bound = (bound.unwrap_or(f64::INFINITY) * 1000.0) as u64;
+                *totals.latency.entry(bound).or_default() += value;
+            }
+            "tcp_open_connections" if is("peer", far) => totals.tcp_open += value,
+            "tcp_open_total" if is("peer", far) => totals.tcp_opened += value,
+            "tcp_read_bytes_total" if is("peer", far) => totals.read_bytes += value,
+            "tcp_write_bytes_total" if is("peer", far) => totals.write_bytes += value,
+            _ => {}
+        }
+    }
+    totals
+}
+
+/// A percentile in milliseconds from cumulative buckets, in a straight line through its bucket; the last finite bound where
+/// it lies beyond.
+pub(super) fn percentile(buckets: &BTreeMap<u64, f64>, share: f64) -> Option<f64> {
+    let all = *buckets.values().next_back()?;
+    if all <= 0.0 {
+        return None;
+    }
+    let wanted = all * share;
+    let (mut lower, mut below) = (0.0, 0.0);
+    for (bound, count) in buckets {
+        if *count >= wanted {
+            if *bound == u64::MAX {
+                return Some(lower);
+            }
+            let upper = *bound as f64 / 1000.0;
+            let inside = (count - below).max(f64::MIN_POSITIVE);
+            return Some(lower + (upper - lower) * ((wanted - below) / inside));
+        }
+        if *bound != u64::MAX {
+            lower = *bound as f64 / 1000.0;
+        }
+        below = *count;
+    }
+    Some(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        for (text, name, label, value) in [
+            ("up 1", "up", "", 1.0),
+            ("a{x=\"y\"} 2.5", "a", "y", 2.5),
+            ("a{x=\"q\\\"}\\n b\",z=\"1\"} 3", "a", "q\"}\n b", 3.0),
+        ] {
+            let sample = line(text).unwrap();
+            let found = sample.labels.get("x").cloned().unwrap_or_default();
+            assert_eq!((sample.name.as_str(), found.as_str(), sample.value), (name, label, value));
+        }
+        assert_eq!(line("nonsense"), None);
+        assert_eq!(line("a{x=\"y 1"), None);
+    }
+
+    #[test]
+    fn percentiles() {
+        let buckets =
+            BTreeMap::from([(1000, 50.0), (2000, 90.0), (10_000, 99.0), (u64::MAX, 100.0)]);
+        for (share, expected) in [(0.25, 0.5), (0.5, 1.0), (0.9, 2.0), (0.945, 6.0), (0.999, 10.0)]
+        {
+            let found = percentile(&buckets, share).unwrap();
+            assert!((found - expected).abs() < 1e-9, "{share}: {found}");
+        }
+        assert_eq!(percentile(&BTreeMap::new(), 0.5), None);
+        assert_eq!(percentile(&BTreeMap::from([(1000, 0.0)]), 0.5), None);
+    }
+}

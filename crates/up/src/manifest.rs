@@ -1,0 +1,381 @@
+//! Manifests: files to objects, and the report of what is refused or not used.
+//!
+//! YAML becomes a JSON value, the value becomes the published Kubernetes type; a field that this type does not know,
+//! and a field that it knows but `leno up` does not act on, are both reported with file, line and field.
+//! Not the place of defaults and meaning: that is [`crate::plan`].
+
+pub mod document;
+pub mod supported;
+
+use document::Document;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// Everything that was read, by kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objects {
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// Identities that pods run under.
+    pub service_accounts: BTreeMap<Key, ServiceAccount>,
+    /// Pods that stand alone.
+    pub pods: BTreeMap<Key, Pod>,
+    /// Replicated pods.
+    pub deployments: BTreeMap<Key, Deployment>,
+    /// Pods that run to completion.
+    pub jobs: BTreeMap<Key, Job>,
+    /// Names with virtual addresses.
+    pub services: BTreeMap<Key, Service>,
+    /// Values and files for containers.
+    pub config_maps: BTreeMap<Key, ConfigMap>,
+    /// The same, meant to be kept quiet.
+    pub secrets: BTreeMap<Key, Secret>,
+}
+
+/// Something about a manifest that its author must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file it is in.
+    pub file: PathBuf,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// `Deployment default/web`, or empty when the document is not understood at all.
+    pub object: String,
+    /// The field, dotted; empty when it is not about one field.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+    /// Whether the manifests cannot be run because of this.
+    pub refused: bool,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}: ", self.file.display(), self.line)?;
+        if !self.object.is_empty() {
+            write!(out, "{}: ", self.object)?;
+        }
+        if !self.field.is_empty() {
+            write!(out, "{}: ", self.field)?;
+        }
+        write!(out, "{}", self.message)
+    }
+}
+
+/// Objects, and what there is to say about them.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// What can be run.
+    pub objects: Objects,
+    /// What was refused or is not used.
+    pub problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// Whether anything was refused.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.problems.iter().any(|problem| problem.refused)
+    }
+}
+
+/// Reads files and directories (`*.yaml`, `*.yml`, `*.json`, not recursive), in the order given and by name.
+#[must_use]
+pub fn read(sources: &[PathBuf]) -> Loaded {
+    let mut loaded = Loaded::default();
+    for source in sources {
+        match files(source) {
+            Ok(files) if files.is_empty() => loaded
+                .problems
+                .push(unreadable(source, "no *.yaml, *.yml or *.json file in this directory")),
+            Ok(files) => {
+                for file in files {
+                    match std::fs::read_to_string(&file) {
+                        Ok(text) => read_text(&file, &text, &mut loaded),
+                        Err(error) => loaded.problems.push(unreadable(&file, &error.to_string())),
+                    }
+                }
+            }
+            Err(error) => loaded.problems.push(unreadable(source, &error.to_string())),
+        }
+    }
+    if loaded.problems.iter().any(|problem| problem.message == IMAGE_NOTE) {
+        keep_first_image_note(&mut loaded.problems);
+    }
+    loaded
+}
+
+const IMAGE_NOTE: &str =
+    "images are not used on one machine: `command` is run as a process (said once)";
+
+fn keep_first_image_note(problems: &mut Vec<Problem>) {
+    let mut said = false;
+    problems.retain(|problem| problem.message != IMAGE_NOTE || !std::mem::replace(&mut said, true));
+}
+
+fn unreadable(file: &Path, message: &str) -> Problem {
+    Problem {
+        file: file.to_owned(),
+        line: 1,
+        object: String::new(),
+        field: String::new(),
+        message: message.to_owned(),
+        refused: true,
+    }
+}
+
+fn files(source: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !std::fs::metadata(source)?.is_dir() {
+        return Ok(vec![source.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(source)? {
+        let path = entry?.path();
+        let named = path.extension().and_then(|extension| extension.to_str());
+        // A name that starts with a dot is an editor's or our own half-written file.
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if matches!(named, Some("yaml" | "yml" | "json")) && !hidden && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads one file's text; the pure part of [`read`].
+pub fn read_text(file: &Path, text: &str, loaded: &mut Loaded) {
+    for document in document::split(text) {
+        let value = match serde_saphyr::from_str::<Value>(document.text) {
+            Ok(value) => value,
+            Err(error) => {
+                let line = error.location().map_or(1, |location| location.line() as usize);
+                let line = document.first_line + line.saturating_sub(1);
+                let message = error.without_snippet().to_string();
+                let message = message.lines().next().unwrap_or_default().to_owned();
+                loaded.problems.push(Problem { line, ..unreadable(file, &message) });
+                continue;
+            }
+        };
+        if value.is_null() {
+            continue;
+        }
+        let items = match value.get("kind").and_then(Value::as_str) {
+            Some("List") => value.get("items").and_then(Value::as_array).cloned(),
+            _ => None,
+        };
+        for value in items.unwrap_or_else(|| vec![value]) {
+            Reading { file, document: &document, object: String::new(), loaded }.object(&value);
+        }
+    }
+}
+
+/// One object on its way in.
+struct Reading<'a> {
+    file: &'a Path,
+    document: &'a Document<'a>,
+    object: String,
+    loaded: &'a mut Loaded,
+}
+
+impl Reading<'_> {
+    fn object(&mut self, value: &Value) {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+        let (group, kind) = (text("/apiVersion"), text("/kind"));
+        let name = text("/metadata/name").to_owned();
+        self.object = format!("{kind} {name}").trim().to_owned();
+        if kind.is_empty() || group.is_empty() {
+            return self.problem("", "every object needs apiVersion and kind", true);
+        }
+        if name.is_empty() {
+            return self.problem("metadata", "metadata.name is missing", true);
+        }
+        let namespace = match text("/metadata/namespace") {
+            "" => "default".to_owned(),
+            given => given.to_owned(),
+        };
+        if kind != "Namespace" {
+            self.object = format!("{kind} {namespace}/{name}");
+        }
+        let key = (namespace, name.clone());
+        match (group, kind) {
+            ("v1", "Namespace") => {
+                if let Some(object) = self.typed(value, supported::NAMED) {
+                    self.loaded.objects.namespaces.insert(name, object);
+                }
+            }
+            ("v1", "ServiceAccount") => {
+                if let Some(object) = self.typed(value, supported::NAMED) {
+                    self.loaded.objects.service_accounts.insert(key, object);
+                }
+            }
+            ("v1", "Pod") => {
+                if let Some(object) = self.typed::<Pod>(value, supported::POD) {
+                    self.loaded.objects.pods.insert(key, object);
+                }
+            }
+            ("apps/v1", "Deployment") => {
+                if let Some(object) = self.typed::<Deployment>(value, supported::DEPLOYMENT) {
+                    self.loaded.objects.deployments.insert(key, object);
+                }
+            }
+            ("batch/v1", "Job") => {
+                if let Some(object) = self.typed::<Job>(value, supported::JOB) {
+                    self.loaded.objects.jobs.insert(key, object);
+                }
+            }
+            ("v1", "Service") => {
+                if let Some(object) = self.typed::<Service>(value, supported::SERVICE) {
+                    self.loaded.objects.services.insert(key, object);
+                }
+            }
+            ("v1", "ConfigMap") => {
+                if let Some(object) = self.typed(value, supported::CONFIG) {
+                    self.loaded.objects.config_maps.insert(key, object);
+                }
+            }
+            ("v1", "Secret") => {
+                if let Some(object) = self.typed(value, supported::CONFIG) {
+                    self.loaded.objects.secrets.insert(key, object);
+                }
+            }
+            // Routes and policies are the control plane's business, which reads the same files and reports on them.
+            (group, _)
+                if ["gateway.networking.k8s.io/", "leno.dev/", "discovery.k8s.io/"]
+                    .iter()
+                    .any(|theirs| group.starts_with(theirs)) => {}
+            _ => self.problem("kind", &format!("leno up does not run {kind} ({group})"), true),
+        }
+    }
+
+    /// The published type, with every field that is unknown to it or unused by us reported.
+    fn typed<T: DeserializeOwned>(&mut self, value: &Value, supported: &[&str]) -> Option<T> {
+        let mut unknown = Vec::new();
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
+        let read = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
+        let unknown: Vec<String> = unknown.iter().map(|path| dotted(path)).collect();
+        for field in &unknown {
+            self.problem(field, "unknown field", true);
+        }
+        for field in supported::unused(value, supported) {
+            if !unknown.contains(&field) {
+                self.problem(&field, "leno up does not act on this field", false);
+            }
+        }
+        if let Some(field) = supported::first_image(value) {
+            self.problem(&field, IMAGE_NOTE, false);
+        }
+        match read {
+            Ok(object) => Some(object),
+            Err(error) => {
+                let path = dotted(&track.path().to_string());
+                self.problem(&path, &error.to_string(), true);
+                None
+            }
+        }
+    }
+
+    fn problem(&mut self, field: &str, message: &str, refused: bool) {
+        self.loaded.problems.push(Problem {
+            file: self.file.to_owned(),
+            line: self.document.line_of(field),
+            object: self.object.clone(),
+            field: field.to_owned(),
+            message: message.to_owned(),
+            refused,
+        });
+    }
+}
+
+/// `spec.?.containers.0.x` and `spec.containers[0].x` both to `spec.containers.0.x`.
+fn dotted(path: &str) -> String {
+    let path = path.replace('[', ".").replace(']', "");
+    let parts: Vec<&str> =
+        path.split('.').filter(|part| !part.is_empty() && *part != "?").collect();
+    parts.join(".")
+}
+
+/// Namespace and name of an object; `default` where none is given.
+#[must_use]
+pub fn key(metadata: &ObjectMeta) -> Key {
+    (
+        metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let mut loaded = Loaded::default();
+        read_text(Path::new("a.yaml"), text, &mut loaded);
+        loaded
+            .problems
+            .iter()
+            .map(|problem| format!("{}{problem}", if problem.refused { "! " } else { "" }))
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(problems(text), expected, "{text}");
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        check("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n", &[]);
+        check("# nothing\n---\n---\n", &[]);
+        check(
+            "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n",
+            &["! a.yaml:2: Gadget default/a: kind: leno up does not run Gadget (v1)"],
+        );
+        check(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\n",
+            &[],
+        );
+        check("kind: Pod\n", &["! a.yaml:1: Pod: every object needs apiVersion and kind"]);
+        check(
+            "apiVersion: v1\nkind: Pod\n",
+            &["! a.yaml:1: Pod: metadata: metadata.name is missing"],
+        );
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n    - name: c\n";
+        check(
+            &format!("{pod}      comand: [x]\n"),
+            &["! a.yaml:8: Pod default/a: spec.containers.0.comand: unknown field"],
+        );
+        check(
+            &format!("{pod}      tty: true\n  dnsPolicy: None\n"),
+            &[
+                "a.yaml:8: Pod default/a: spec.containers.0.tty: leno up does not act on this field",
+                "a.yaml:9: Pod default/a: spec.dnsPolicy: leno up does not act on this field",
+            ],
+        );
+        check(
+            &format!("---\n{pod}      ports:\n        - containerPort: many\n"),
+            &[
+                "! a.yaml:10: Pod default/a: spec.containers.0.ports.0.containerPort: invalid type: string \"many\", expected i32",
+            ],
+        );
+    }
+
+    #[test]
+    fn malformed_yaml_names_its_line() {
+        let found = problems("apiVersion: v1\nkind: Pod\nmetadata: {name: a\nspec: ]\n");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("! a.yaml:4: "), "{found:?}");
+        let found = problems("a: 1\n---\nb: 1\nb: 2\n");
+        assert!(found[1].starts_with("! a.yaml:4: "), "{found:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The proxy of a meshed pod: its rules, its token, its environment, and the wait for its identity.
+
+use super::Run;
+use super::process::{self, Probes, Process, Restart};
+use crate::address::{CONTROL, CONTROL_PORT, NODE_V4, NODE_V6};
+use crate::container::Start;
+use crate::probe::{Question, Timing};
+use crate::state::write_whole;
+use leno_runtime::tasks;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// The container name that it is listed and logged under.
+pub const NAME: &str = "leno-proxy";
+/// The user whose traffic the kernel does not capture.
+const USER: u32 = 2102;
+/// Where `/ready` and `/metrics` are.
+pub const ADMIN_PORT: u16 = 4191;
+/// Annotations that the proxy learns through its environment, with the names known from linkerd beside ours.
+const FROM_ANNOTATIONS: &[(&str, &str)] = &[
+    ("skip-inbound-ports", "LENO_PROXY_SKIP_INBOUND_PORTS"),
+    ("skip-outbound-ports", "LENO_PROXY_SKIP_OUTBOUND_PORTS"),
+    ("skip-subnets", "LENO_PROXY_SKIP_SUBNETS"),
+    ("proxy-log-level", "LENO_PROXY_LOG"),
+    ("access-log", "LENO_PROXY_ACCESS_LOG"),
+    ("proxy-workers", "LENO_PROXY_WORKERS"),
+];
+/// The proxy is given a little more than it gives its connections.
+const DRAIN_MARGIN: Duration = Duration::from_secs(2);
+
+/// Captures the pod's traffic and starts the proxy; returns when the proxy is ready, or the pod is to end.
+///
+/// # Errors
+/// A program is missing, or refuses.
+pub async fn start(
+    run: &Arc<Run>,
+    stopped: watch::Receiver<bool>,
+    end: &mut watch::Receiver<bool>,
+) -> io::Result<JoinHandle<bool>> {
+    let directory = run.directory.join("proxy");
+    std::fs::create_dir_all(&directory)?;
+    let token = directory.join("token");
+    issue_token(run, &token).await?;
+    copy_trust_anchors(run)?;
+    let environment = environment(run, &token);
+    capture(run, &environment).await?;
+    let readiness = Timing {
+        initial_delay: Duration::ZERO,
+        period: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
+        failures: 3,
+        successes: 1,
+    };
+    let question =
+        Question::Http { path: "/ready".to_owned(), port: ADMIN_PORT, headers: Vec::new() };
+    let proxy = Process {
+        name: NAME.to_owned(),
+        start: Start {
+            command: vec![run.home.proxy.display().to_string()],
+            environment,
+            working_directory: String::new(),
+            user: USER,
+            group: USER,
+            root: None,
+        },
+        restart: Restart::Always,
+        restarts_max: None,
+        grace: super::grace(&run.template) + DRAIN_MARGIN,
+        pre_stop: None,
+        probes: Probes { readiness: Some((question, readiness)), ..Probes::default() },
+    };
+    let kept = tasks::spawn("proxy", process::keep(Arc::clone(run), proxy, stopped));
+    process::until_started(run, NAME, end).await;
+    Ok(kept)
+}
+
+/// The environment of both `leno-proxy` and `leno-proxy capture`.
+fn environment(run: &Run, token: &Path) -> Vec<(String, String)> {
+    let (namespace, pod) = &run.key;
+    let account = &run.facts.service_account;
+    let drain = super::grace(&run.template).min(Duration::from_secs(30)).as_secs();
+    let mut environment: Vec<(String, String)> = [
+        ("WORKLOAD", serde_json::json!({"ns": namespace, "pod": pod}).to_string()),
+        ("IDENTITY", format!("spiffe://cluster.local/ns/{namespace}/sa/{account}")),
+        ("CONTROL_ADDRESS", format!("{CONTROL}:{CONTROL_PORT}")),
+        ("TRUST_ANCHORS_FILE", run.home.paths.trust_anchors().display().to_string()),
+        ("TOKEN_FILE", token.display().to_string()),
+        ("PROBE_SOURCES", format!("{NODE_V4},{NODE_V6}")),
+        ("DRAIN_SECONDS", drain.to_string()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (format!("LENO_PROXY_{name}"), value))
+    .collect();
+    for (key, variable) in FROM_ANNOTATIONS {
+        let annotations = &run.facts.annotations;
+        let wish = annotations
+            .get(&format!("leno.dev/{key}"))
+            .or_else(|| annotations.get(&format!("config.linkerd.io/{key}")));
+        if let Some(wish) = wish {
+            environment.push(((*variable).to_owned(), wish.clone()));
+        }
+    }
+    environment.push(("PATH".to_owned(), run.home.search_path.clone()));
+    environment
+}
+
+/// A token for this pod, which only its proxy can read.
+async fn issue_token(run: &Run, file: &Path) -> io::Result<()> {
+    let (namespace, pod) = &run.key;
+    let issued = Command::new(&run.home.control)
+        .arg("issue-token")
+        .arg("--state-dir")
+        .arg(run.home.paths.control())
+        .args(["--namespace", namespace, "--service-account", &run.facts.service_account])
+        .args(["--pod", pod])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| missing(&run.home.control, &error))?;
+    if !issued.status.success() {
+        let said = String::from_utf8_lossy(&issued.stderr);
+        return Err(io::Error::other(format!("leno-control issue-token: {}", said.trim())));
+    }
+    write_whole(file, String::from_utf8_lossy(&issued.stdout).trim().as_bytes(), 0o400)?;
+    chown(file, Some(USER), Some(USER))
+}
+
+/// The control plane's directory is closed to others; its anchors are for all.
+fn copy_trust_anchors(run: &Run) -> io::Result<()> {
+    let anchors = run.home.paths.control().join("trust-anchors.pem");
+    let content = std::fs::read(&anchors)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", anchors.display())))?;
+    write_whole(&run.home.paths.trust_anchors(), &content, 0o644)
+}
+
+/// Rules of the pod's network namespace, before anything in it can speak.
+async fn capture(run: &Run, environment: &[(String, String)]) -> io::Result<()> {
+    let mut command = Command::new(&run.home.proxy);
+    command
+        .args(["capture", "apply"])
+        .env_clear()
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let child = run.room.start(command).await.map_err(|error| missing(&run.home.proxy, &error))?;
+    let ended = child.wait_with_output().await?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(format!("leno-proxy capture apply: {}", said.trim())))
+}
+
+fn missing(program: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", program.display()))
+}

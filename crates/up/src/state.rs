@@ -1,0 +1,236 @@
+//! The state directory: who may use it, what is in it, and that nothing of it is left.
+
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Everything that `leno up` may create in the state directory; nothing else is ever removed.
+const OURS: &[&str] =
+    &["leno.sock", "generated", "control", "pods", "logs", "mnt", "trust-anchors.pem"];
+
+/// Paths of the state directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths(PathBuf);
+
+impl Paths {
+    /// Of this state directory.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        Self(std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()))
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the other verbs reach `leno up`.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.0.join("leno.sock")
+    }
+
+    /// Held by `leno up` as long as it lives.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// What `leno up` writes for the control plane.
+    #[must_use]
+    pub fn generated(&self) -> PathBuf {
+        self.0.join("generated")
+    }
+
+    /// The control plane's own.
+    #[must_use]
+    pub fn control(&self) -> PathBuf {
+        self.0.join("control")
+    }
+
+    /// A copy of the trust anchors that proxies can read.
+    #[must_use]
+    pub fn trust_anchors(&self) -> PathBuf {
+        self.0.join("trust-anchors.pem")
+    }
+
+    /// Files of one pod.
+    #[must_use]
+    pub fn pod(&self, namespace: &str, pod: &str) -> PathBuf {
+        self.0.join("pods").join(format!("{namespace}_{pod}"))
+    }
+
+    /// The log of one container.
+    #[must_use]
+    pub fn log(&self, namespace: &str, pod: &str, container: &str) -> PathBuf {
+        self.0.join("logs").join(format!("{namespace}_{pod}_{container}.log"))
+    }
+
+    /// Where each pod mounts its own tmpfs, unseen by the machine.
+    #[must_use]
+    pub fn tmpfs(&self) -> PathBuf {
+        self.0.join("mnt")
+    }
+}
+
+/// The right to use a state directory; released when the process ends, in whatever way.
+#[derive(Debug)]
+pub struct Lock {
+    file: Flock<File>,
+    paths: Paths,
+    created: bool,
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another `leno up` uses it.
+    #[error(
+        "leno is already up in {directory} (process {process}); `leno down` ends it, --state-dir chooses another place"
+    )]
+    Held {
+        /// The directory.
+        directory: PathBuf,
+        /// The holder's process identifier, as it wrote it.
+        process: String,
+    },
+    /// The file system refused.
+    #[error("state directory {directory}: {error}")]
+    Refused {
+        /// The directory.
+        directory: PathBuf,
+        /// What was refused.
+        error: io::Error,
+    },
+}
+
+impl Lock {
+    /// Takes the directory, creating it if needed, and clears what an earlier `leno up` left.
+    ///
+    /// # Errors
+    /// Another one holds it, or the file system refuses.
+    pub fn take(directory: &Path) -> Result<Self, Error> {
+        let paths = Paths::new(directory);
+        let refused = |error| Error::Refused { directory: paths.root().to_owned(), error };
+        let created = !paths.root().exists();
+        fs::create_dir_all(paths.root()).map_err(refused)?;
+        let name = paths.lock();
+        let file = loop {
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .read(true)
+                .write(true)
+                .open(&name)
+                .map_err(refused)?;
+            let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(file) => file,
+                Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
+                    let mut process = String::new();
+                    drop(file.read_to_string(&mut process));
+                    let process = process.trim().to_owned();
+                    return Err(Error::Held { directory: paths.root().to_owned(), process });
+                }
+                Err((_, error)) => return Err(refused(error.into())),
+            };
+            // The one before us may have removed the name between our open and our lock.
+            let same = fs::metadata(&name)
+                .is_ok_and(|now| file.metadata().is_ok_and(|held| now.ino() == held.ino()));
+            if same {
+                file.set_len(0).and_then(|()| file.rewind()).map_err(refused)?;
+                write!(file, "{}", std::process::id()).map_err(refused)?;
+                break file;
+            }
+        };
+        let lock = Self { file, paths: paths.clone(), created };
+        lock.clear().map_err(refused)?;
+        for directory in [
+            paths.generated(),
+            paths.control(),
+            paths.root().join("pods"),
+            paths.root().join("logs"),
+            paths.tmpfs(),
+        ] {
+            fs::create_dir_all(&directory).map_err(refused)?;
+        }
+        // Proxies run as a user of their own and read their token below this.
+        for directory in [paths.root(), &paths.root().join("pods")] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).map_err(refused)?;
+        }
+        let keys = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(paths.control(), keys).map_err(refused)?;
+        Ok(lock)
+    }
+
+    /// The paths of the directory.
+    #[must_use]
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        for name in OURS {
+            let path = self.paths.root().join(name);
+            match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_dir() => fs::remove_dir_all(&path)?,
+                Ok(_) => fs::remove_file(&path)?,
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything of ours, and the directory if it is empty then and we made it.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn leave_nothing(self) -> io::Result<()> {
+        self.clear()?;
+        fs::remove_file(self.paths.lock())?;
+        if self.created || self.paths.root() == Path::new("/run/leno") {
+            // Not empty: somebody else keeps something here.
+            drop(fs::remove_dir(self.paths.root()));
+        }
+        drop(self.file);
+        Ok(())
+    }
+}
+
+/// Writes a file so that a reader sees the old or the new content, never a part.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let half = path.with_file_name(format!(".{name}.part"));
+    fs::write(&half, content)?;
+    fs::set_permissions(&half, fs::Permissions::from_mode(mode))?;
+    fs::rename(&half, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_nothing_left() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("state");
+        let lock = Lock::take(&directory).unwrap();
+        let held = Lock::take(&directory).unwrap_err().to_string();
+        assert!(held.contains(&format!("process {}", std::process::id())), "{held}");
+        drop(lock);
+        // As after a `kill -9`: the directory is full, the lock is free.
+        fs::write(directory.join("pods/left"), "").unwrap();
+        let lock = Lock::take(&directory).unwrap();
+        assert!(!directory.join("pods/left").exists());
+        fs::write(directory.join("theirs"), "").unwrap();
+        lock.leave_nothing().unwrap();
+        let left: Vec<_> =
+            fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["theirs"]);
+    }
+}

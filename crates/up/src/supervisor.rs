@@ -1,0 +1,425 @@
+//! `leno up`: from the state directory's lock to an empty machine, top to bottom in [`run`].
+
+mod control;
+mod publish;
+mod sources;
+
+use crate::address::Pair;
+use crate::manifest::{self, Key, Loaded};
+use crate::names::Table;
+use crate::plan::{self, Kind, Step, WorkloadKey};
+use crate::pod::{self, Home};
+use crate::request;
+use crate::state::{self, Lock};
+use crate::world::{Phase, PodState, Shared, World};
+use crate::{namespace, service};
+use leno_runtime::random::Random;
+use leno_runtime::tasks;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// What `leno up` is asked to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Manifests: files and directories.
+    pub sources: Vec<PathBuf>,
+    /// Whether pods get a proxy.
+    pub mesh: bool,
+    /// The state directory.
+    pub state_directory: PathBuf,
+    /// Whether logs of containers are printed.
+    pub show_logs: bool,
+    /// How long everything may take to become ready before the report of what is missing.
+    pub ready_wait: Duration,
+    /// Whether to end when something is not ready in time, instead of going on.
+    pub end_unless_ready: bool,
+}
+
+/// Why `leno up` could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] state::Error),
+    /// Manifests that cannot be run; each problem was reported.
+    #[error("the manifests have mistakes, nothing was started")]
+    Manifests,
+    /// The kernel or a program refused.
+    #[error("{what}: {error}")]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+        /// What came back.
+        error: io::Error,
+    },
+    /// Something did not become ready in time; the report was given.
+    #[error("not everything became ready")]
+    NotReady,
+}
+
+fn refused(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::Refused { what, error }
+}
+
+/// What `leno up` has to say to a person.
+pub trait Talk {
+    /// Progress, on its way.
+    fn progress(&self, line: &str);
+    /// Everything is ready.
+    fn ready(&self, line: &str);
+    /// Something is wrong.
+    fn problem(&self, line: &str);
+}
+
+/// Runs everything until a signal or `leno down`; leaves nothing.
+///
+/// Call from a process without other threads: it moves into a network namespace of its own.
+///
+/// # Errors
+/// What could not be done; nothing is left then either.
+pub fn run(options: &Options, talk: &dyn Talk) -> Result<(), Error> {
+    let loaded = manifest::read(&options.sources);
+    report(&loaded, talk);
+    if loaded.is_refused() {
+        return Err(Error::Manifests);
+    }
+    let lock = Lock::take(&options.state_directory)?;
+    let result = namespace::become_node()
+        .map_err(refused("a network namespace for the node (leno up must run as root)"))
+        .and_then(|()| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(refused("the runtime"))?;
+            let result = runtime.block_on(Box::pin(live(options, &lock, loaded, talk)));
+            runtime.shutdown_timeout(Duration::from_secs(1));
+            result
+        });
+    let left = lock.leave_nothing().map_err(refused("clearing the state directory"));
+    result.and(left)
+}
+
+fn report(loaded: &Loaded, talk: &dyn Talk) {
+    for problem in &loaded.problems {
+        let weight = if problem.refused { "error" } else { "note" };
+        talk.problem(&format!("{weight}: {problem}"));
+    }
+}
+
+async fn live(
+    options: &Options,
+    lock: &Lock,
+    loaded: Loaded,
+    talk: &dyn Talk,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let home = Arc::new(home(options, lock)?);
+    // Signals count from here on, not only once everything is ready.
+    let (end_sender, mut end) = watch::channel(false);
+    let end_sender = Arc::new(end_sender);
+    let by_signal = Arc::clone(&end_sender);
+    let _signals = tasks::spawn_owned("signals", async move {
+        leno_runtime::signal::terminate().await;
+        by_signal.send_replace(true);
+    });
+    let batch = namespace::node_batch(namespace::has_ipv6());
+    namespace::feed_later("ip", &["-batch", "-"], &batch)
+        .await
+        .map_err(refused("addresses of the node"))?;
+    let (names, table) = watch::channel(Arc::new(Table::default()));
+    let _dns = crate::names::server::start(table).await.map_err(refused("the resolver"))?;
+    let _requests = request::serve(Arc::clone(&home), Arc::clone(&end_sender))
+        .map_err(refused("the socket for other verbs"))?;
+    if apply(&home.shared, loaded, options.mesh, talk).is_err() {
+        return Err(Error::Manifests);
+    }
+    let _publish = publish::start(Arc::clone(&home), names);
+    let _control = if options.mesh {
+        talk.progress("starting the control plane");
+        let wait = control::start(&home, &options.sources);
+        Some(wait.await.map_err(refused("the control plane"))?)
+    } else {
+        None
+    };
+    let (pods_sender, mut pods_ended) = mpsc::channel::<()>(1);
+    let workloads = reconcile(Arc::clone(&home), pods_sender);
+    let (edits_sender, mut edits) = mpsc::channel(1);
+    let _sources = sources::watch(&options.sources, edits_sender);
+    let ready = tokio::select! {
+        ready = until_ready(&home, options, talk) => ready,
+        () = pod::process::told(&mut end) => Ok(()),
+    };
+    let result = match ready {
+        Err(error) if options.end_unless_ready => Err(error),
+        _ => {
+            if !*end.borrow() {
+                talk.ready(&summary(&home, began.elapsed()));
+            }
+            loop {
+                tokio::select! {
+                    Some(loaded) = edits.recv() => {
+                        report(&loaded, talk);
+                        if loaded.is_refused() {
+                            talk.problem("error: keeping what was good before this edit");
+                        } else if apply(&home.shared, loaded, options.mesh, talk).is_ok() {
+                            talk.progress("manifests changed");
+                        }
+                    }
+                    () = pod::process::told(&mut end) => break Ok(()),
+                }
+            }
+        }
+    };
+    talk.progress("ending");
+    home.shared.change(|world| {
+        world.ending = true;
+        world.wanted.clear();
+    });
+    // Each pod holds a sender; the reconciler drops its own when nothing is wanted and nothing is left.
+    let _ = pods_ended.recv().await;
+    drop(workloads);
+    result
+}
+
+fn home(options: &Options, lock: &Lock) -> Result<Home, Error> {
+    let leno = std::env::current_exe().map_err(refused("this program's own path"))?;
+    let beside = leno.parent().unwrap_or(Path::new("/")).to_owned();
+    let search_path = format!("{}:{}", beside.display(), search_path());
+    let find = |name: &str| {
+        let mut places = search_path.split(':').map(|place| Path::new(place).join(name));
+        places.find(|program| program.is_file()).ok_or_else(|| Error::Refused {
+            what: "the mesh needs leno-proxy and leno-control beside leno or in PATH (--mesh none runs without)",
+            error: io::Error::new(io::ErrorKind::NotFound, format!("{name} is missing")),
+        })
+    };
+    let (proxy, control) = if options.mesh {
+        (find("leno-proxy")?, find("leno-control")?)
+    } else {
+        (PathBuf::new(), PathBuf::new())
+    };
+    Ok(Home {
+        shared: Arc::new(Shared::default()),
+        paths: lock.paths().clone(),
+        leno,
+        proxy,
+        control,
+        search_path,
+        show_logs: options.show_logs,
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "PATH is passed on to containers, it configures nothing of ours"
+)]
+fn search_path() -> String {
+    const DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    std::env::var("PATH").ok().filter(|path| !path.is_empty()).unwrap_or_else(|| DEFAULT.to_owned())
+}
+
+/// Makes manifests the ones in force, if they make sense as a whole.
+fn apply(shared: &Shared, loaded: Loaded, mesh: bool, talk: &dyn Talk) -> Result<(), ()> {
+    let (wanted, mut mistakes) = plan::workloads(&loaded.objects, mesh);
+    if mistakes.is_empty() {
+        mistakes = shared
+            .change(|world| {
+                let before = std::mem::replace(&mut world.objects, loaded.objects);
+                let gone: Vec<Key> = before
+                    .services
+                    .keys()
+                    .filter(|key| !world.objects.services.contains_key(*key))
+                    .cloned()
+                    .collect();
+                for (namespace, name) in gone {
+                    world.service_addresses.release(&format!("{namespace}/{name}"));
+                }
+                let mistakes = service::give_addresses(world);
+                if mistakes.is_empty() {
+                    world.wanted = wanted;
+                } else {
+                    world.objects = before;
+                }
+                mistakes
+            })
+            .0;
+    }
+    for mistake in &mistakes {
+        talk.problem(&format!("error: {mistake}"));
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(()) }
+}
+
+/// Starts and ends pods after every change.
+fn reconcile(home: Arc<Home>, alive: mpsc::Sender<()>) -> tasks::Owned {
+    let mut changes = home.shared.changes();
+    let random = Random::from_entropy().next_u64();
+    tasks::spawn_owned("workloads", async move {
+        let mut alive = Some(alive);
+        let random = Random::seeded(random);
+        loop {
+            changes.borrow_and_update();
+            let (started, changed) = home.shared.look_mut(|world| step(world, &random));
+            if changed {
+                home.shared.say_changed();
+            }
+            for (key, end) in started {
+                let Some(alive) = alive.clone() else { continue };
+                let life = pod::live(Arc::clone(&home), key, end);
+                drop(tasks::spawn("pod", async move {
+                    life.await;
+                    drop(alive);
+                }));
+            }
+            if home.shared.read(|world| world.ending && world.pods.is_empty()) {
+                alive = None;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// One round of steps; answers the pods that came to be, and whether anything changed.
+fn step(world: &mut World, random: &Random) -> (Vec<(Key, watch::Receiver<bool>)>, bool) {
+    let mut workloads: BTreeSet<WorkloadKey> = world.wanted.keys().cloned().collect();
+    workloads.extend(world.pods.values().map(|pod| pod.workload.clone()));
+    let mut started = Vec::new();
+    let mut changed = false;
+    for workload in workloads {
+        let seen = world.seen(&workload);
+        for step in plan::steps(world.wanted.get(&workload), &seen) {
+            changed = true;
+            match step {
+                Step::Start(count) => {
+                    for _ in 0..count {
+                        started.extend(create(world, &workload, random));
+                    }
+                }
+                Step::End(name) => {
+                    if let Some(pod) = world.pods.get_mut(&(workload.1.clone(), name)) {
+                        pod.ending = true;
+                        pod.end.send_replace(true);
+                    }
+                }
+            }
+        }
+    }
+    (started, changed)
+}
+
+fn create(
+    world: &mut World,
+    workload: &WorkloadKey,
+    random: &Random,
+) -> Option<(Key, watch::Receiver<bool>)> {
+    let template = Arc::new(world.wanted.get(workload)?.template.clone());
+    let (kind, namespace, name) = workload;
+    let name = match kind {
+        Kind::Pod => name.clone(),
+        Kind::Deployment => {
+            format!("{name}-{}-{}", &template.hash[..9], plan::short(random.next_u64(), 5))
+        }
+        Kind::Job => format!("{name}-{}", plan::short(random.next_u64(), 5)),
+    };
+    let key = (namespace.clone(), name);
+    let address: Pair = world.pod_addresses.take(&format!("{}/{}", key.0, key.1))?;
+    let (containers, proxy) = pod::initial_states(&template);
+    let (end, ended) = watch::channel(false);
+    let state = PodState {
+        workload: workload.clone(),
+        template,
+        address,
+        phase: Phase::Pending,
+        ready: false,
+        ending: false,
+        reason: "starting".to_owned(),
+        containers,
+        proxy,
+        first_pid: None,
+        end,
+    };
+    world.pods.insert(key.clone(), state);
+    Some((key, ended))
+}
+
+/// Waits until every pod is ready or completed; says who becomes ready, and who does not in time.
+async fn until_ready(home: &Home, options: &Options, talk: &dyn Talk) -> Result<(), Error> {
+    let mut changes = home.shared.changes();
+    let mut told = BTreeSet::new();
+    let deadline = tokio::time::sleep(options.ready_wait);
+    tokio::pin!(deadline);
+    loop {
+        let (ready, waiting) = home.shared.read(look);
+        for pod in ready {
+            if told.insert(pod.clone()) {
+                talk.progress(&format!("{pod} is ready"));
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = &mut deadline => {
+                for (key, container, why) in waiting {
+                    talk.problem(&format!("error: pod {}/{} is not ready: {why}", key.0, key.1));
+                    let log = home.paths.log(&key.0, &key.1, &container);
+                    for line in last_lines(&log, 10) {
+                        talk.problem(&format!("    {line}"));
+                    }
+                }
+                return Err(Error::NotReady);
+            }
+        }
+    }
+}
+
+fn last_lines(file: &Path, count: usize) -> Vec<String> {
+    let text = std::fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
+}
+
+/// Pods that are ready, and those that are not, with the container that they wait for and why.
+fn look(world: &World) -> (Vec<String>, Vec<(Key, String, String)>) {
+    let (mut ready, mut waiting) = (Vec::new(), Vec::new());
+    for workload in world.wanted.values() {
+        let (kind, namespace, name) = &workload.key;
+        let pods: Vec<_> =
+            world.pods.iter().filter(|(_, pod)| pod.workload == workload.key).collect();
+        if pods.len() < workload.replicas {
+            let why = format!("only {} of {} pods exist", pods.len(), workload.replicas);
+            waiting.push(((namespace.clone(), name.clone()), String::new(), why));
+        }
+        for (key, pod) in pods {
+            if pod.ready || pod.phase == Phase::Succeeded {
+                ready.push(format!("{}/{} ({})", key.0, key.1, pod.address.v4));
+            } else if !(pod.ending || *kind == Kind::Job) {
+                let mut states = pod.proxy.iter().chain(&pod.containers);
+                let state = states
+                    .find(|state| !state.ready && !state.state.starts_with("ended: completed"));
+                let container = state.map(|state| state.name.clone()).unwrap_or_default();
+                waiting.push((key.clone(), container, pod.reason.clone()));
+            }
+        }
+    }
+    (ready, waiting)
+}
+
+fn summary(home: &Home, took: Duration) -> String {
+    home.shared.read(|world| {
+        let meshed = world.pods.values().filter(|pod| pod.template.meshed).count();
+        format!(
+            "ready: {} pods ({meshed} in the mesh), {} services, in {:.1} s",
+            world.pods.len(),
+            world.objects.services.len(),
+            took.as_secs_f64()
+        )
+    })
+}

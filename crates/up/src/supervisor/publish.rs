@@ -1,0 +1,52 @@
+//! Every version of the world to the kernel's rules, the resolver's names, and the file that the control plane reads.
+
+use crate::names::Table;
+use crate::pod::Home;
+use crate::state::write_whole;
+use crate::{generated, namespace, ruleset, service};
+use leno_runtime::tasks;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The name in the directory of generated manifests.
+const FILE: &str = "leno-up.yaml";
+
+/// Publishes until the returned task is dropped.
+pub(super) fn start(home: Arc<Home>, names: watch::Sender<Arc<Table>>) -> tasks::Owned {
+    let mut changes = home.shared.changes();
+    tasks::spawn_owned("publish", async move {
+        let (mut rules_before, mut text_before) = (String::new(), String::new());
+        loop {
+            let version = *changes.borrow_and_update();
+            let (rules, table, text) = home.shared.look_mut(|world| {
+                let views = service::views(world);
+                let rules = ruleset::text(&service::forwards(&views));
+                (rules, service::names(&views), generated::text(world, &views))
+            });
+            if rules != rules_before {
+                match namespace::feed_later("nft", &["-f", "-"], &rules).await {
+                    Ok(()) => rules_before = rules,
+                    Err(error) => tracing::error!("service rules: {error}"),
+                }
+            }
+            names.send_if_modified(|now| {
+                let changed = **now != table;
+                if changed {
+                    *now = Arc::new(table);
+                }
+                changed
+            });
+            if text != text_before {
+                let file = home.paths.generated().join(FILE);
+                match write_whole(&file, text.as_bytes(), 0o644) {
+                    Ok(()) => text_before = text,
+                    Err(error) => tracing::error!("{}: {error}", file.display()),
+                }
+            }
+            home.shared.say_published(version);
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    })
+}

@@ -1,0 +1,87 @@
+//! Everything that would be a shell script: `cargo xtask VERB`.
+//!
+//! - [`ci`]: every check and every test, as `make test` and the machine that guards `main` run them.
+//! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
+//! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
+//! - [`fences`]: what no crate may reach, which licences come in, what exists twice.
+//! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
+//! - [`pages`]: documents that are printed by programs, and whether they are fresh.
+//! - [`fuzz`]: every fuzz target for a while.
+//!
+//! [`command`] is how all of them run other programs.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "bench")]
+mod bench_quick;
+mod ci;
+mod command;
+mod demo;
+mod fences;
+mod fuzz;
+mod pages;
+mod setup;
+mod sizes;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const VERBS: &str = "\
+cargo xtask ci            every check and every test
+cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
+cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
+cargo xtask fences        dependency rules, licences, duplicates
+cargo xtask sizes         release binaries and dependency counts against budgets.toml
+cargo xtask pages [write] pages printed by programs: check them, or write them again
+cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
+cargo xtask bench-quick   memory, size and CPU per request, beside HAProxy
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<()> {
+    // Relative paths everywhere below are relative to the project.
+    std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
+    match words {
+        ["ci"] => ci::run(),
+        ["demo"] => demo::run("release"),
+        ["demo", "--dev"] => demo::run("dev"),
+        ["setup"] => setup::demo(),
+        ["setup", "test"] => setup::test(),
+        #[cfg(feature = "bench")]
+        ["bench-quick", ..] => bench_quick::run(),
+        // It drives the whole-mesh tests' ground, which is much to compile for all other verbs.
+        #[cfg(not(feature = "bench"))]
+        ["bench-quick", rest @ ..] => {
+            setup::test()?;
+            let run = [
+                "run",
+                "--quiet",
+                "--package",
+                "xtask",
+                "--features",
+                "bench",
+                "--",
+                "bench-quick",
+            ];
+            command::run(&mut command::cargo_as_we_are(&[&run, rest].concat()))
+        }
+        ["fences"] => fences::run(),
+        ["sizes"] => sizes::run(),
+        ["pages"] => pages::run(false),
+        ["pages", "write"] => pages::run(true),
+        ["fuzz"] => fuzz::run(30),
+        ["fuzz", seconds] => fuzz::run(seconds.parse()?),
+        _ => bail!("what should be done?\n\n{VERBS}"),
+    }
+}

@@ -1,0 +1,152 @@
+//! What this machine lacks: Debian packages and cargo tools, installed when we are root.
+
+use crate::command::{self, is_root};
+use anyhow::{Result, bail};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// A program that is needed, and the Debian package that has it.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+}
+
+const fn need(program: &'static str, package: &'static str) -> Need {
+    Need { program, package }
+}
+
+/// For namespaces, capture and a look inside.
+const RUN: [Need; 4] = [
+    need("ip", "iproute2"),
+    need("nft", "nftables"),
+    need("curl", "curl"),
+    need("setpriv", "util-linux"),
+];
+
+/// Programs that nobody here wrote, which talk through the mesh in tests.
+const TEST: [Need; 14] = [
+    need("nginx", "nginx-light"),
+    need("redis-server", "redis-server"),
+    need("redis-benchmark", "redis-tools"),
+    need("initdb", "postgresql"),
+    need("psql", "postgresql-client"),
+    need("mariadbd", "mariadb-server"),
+    need("mariadb", "mariadb-client"),
+    need("h2load", "nghttp2-client"),
+    need("wrk", "wrk"),
+    need("haproxy", "haproxy"),
+    need("openssl", "openssl"),
+    need("kill", "procps"),
+    need("tcpdump", "tcpdump"),
+    need("/usr/bin/python3", "python3"),
+];
+
+/// Python's gRPC, which is a module and no program.
+const GRPC: Need = need("python3 -c 'import grpc'", "python3-grpcio");
+
+/// Where Debian keeps programs, some of which are in no `PATH`.
+const PLACES: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// Installs what `make demo` needs.
+pub(crate) fn demo() -> Result<()> {
+    install(&lacking(&RUN))
+}
+
+/// Installs what `make test` needs.
+pub(crate) fn test() -> Result<()> {
+    let mut packages = lacking(&RUN);
+    packages.extend(lacking(&TEST));
+    let mut grpc = Command::new("/usr/bin/python3");
+    if !command::succeeds(grpc.args(["-c", "import grpc"])) {
+        packages.push(GRPC.package);
+    }
+    install(&packages)?;
+    nextest()
+}
+
+fn lacking(needs: &[Need]) -> Vec<&'static str> {
+    let missing = needs.iter().filter(|need| !is_there(need.program));
+    missing.map(|need| need.package).collect()
+}
+
+fn is_there(program: &str) -> bool {
+    if program.starts_with('/') {
+        return Path::new(program).exists();
+    }
+    let mut places: Vec<_> = PLACES.iter().map(|place| Path::new(place).join(program)).collect();
+    // PostgreSQL has a directory for each version.
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    places.extend(versions.map(|version| version.path().join("bin").join(program)));
+    places.iter().any(|place| place.exists())
+}
+
+/// One line for those who are not root, `apt-get` for those who are.
+fn install(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let line = packages.join(" ");
+    if !is_root() {
+        bail!(
+            "this machine lacks packages. Install them with\n\n    sudo apt-get install -y {line}\n"
+        );
+    }
+    if !is_there("apt-get") {
+        bail!("this machine lacks programs that Debian has in these packages: {line}");
+    }
+    let _quiet = NoServices::while_it_lives()?;
+    command::step(Command::new("apt-get").args(["update", "-qq"]))?;
+    command::step(
+        Command::new("apt-get")
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(packages)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+/// What Debian asks before it starts a service: as long as this lives, the answer is no. Tests start
+/// their own servers in namespaces of their own; nothing is to listen on the machine itself.
+struct NoServices;
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl NoServices {
+    fn while_it_lives() -> Result<Option<Self>> {
+        if Path::new(POLICY).exists() {
+            return Ok(None); // A container's own policy, which says no as well.
+        }
+        fs::write(POLICY, "#!/bin/sh\nexit 101\n")?;
+        fs::set_permissions(POLICY, fs::Permissions::from_mode(0o755))?;
+        Ok(Some(Self))
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        drop(fs::remove_file(POLICY));
+    }
+}
+
+/// The test runner: each test a process of its own, in groups that share the machine.
+fn nextest() -> Result<()> {
+    if command::succeeds(&mut command::cargo(&["nextest", "--version"])) {
+        return Ok(());
+    }
+    eprintln!("\ncargo-nextest runs the tests and is missing; building it takes about 3 minutes");
+    tool("cargo-nextest", &["--no-default-features", "--features", "default-no-update"])
+}
+
+/// A cargo tool, compiled fast rather than to be fast.
+pub(crate) fn tool(name: &str, flags: &[&str]) -> Result<()> {
+    let mut install = command::cargo(&["install", "--locked", name]);
+    // Not inside the project, whose own linker and flags are no business of the tool's.
+    install.args(flags).current_dir("/");
+    install
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    command::step(&mut install)
+}
