@@ -41,9 +41,10 @@ const FLOORS: [(&str, &[&str]); 13] = [
     ("leno-control", &["leno-model", "leno-api", "leno-tls", "leno-runtime"]),
     ("leno-worker", &["leno-runtime"]),
     ("leno-up", &["leno-runtime"]),
+    ("leno-bench", &["leno-up", "leno-tls", "leno-runtime"]),
     (
         "leno-cli",
-        &["leno-up", "leno-control", "leno-model", "leno-api", "leno-tls", "leno-runtime"],
+        &["leno-up", "leno-bench", "leno-control", "leno-model", "leno-api", "leno-tls", "leno-runtime"],
     ),
     ("leno-testkit", &["leno-model", "leno-api", "leno-tls"]),
     ("leno-tests", &["leno-http1", "leno-runtime", "leno-model", "leno-tls", "leno-testkit"]),

@@ -1,0 +1,326 @@
+//! `result.json`: what a run of a scenario leaves, versioned. `docs/results.md` is its description for people.
+//!
+//! Written again after every repetition, so that a crash loses one at most.
+
+use crate::load::outcome::{Counts, Generator, Histograms, Second};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of [`Campaign`]'s JSON. A reader refuses another major version.
+pub const SCHEMA: &str = "leno-bench/result/v1";
+
+/// A whole run of a scenario.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Campaign {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// `2026-11-21T09-12-03-quick`.
+    pub campaign: String,
+    /// What was asked for.
+    pub scenario: Scenario,
+    /// Where and with what.
+    pub manifest: Manifest,
+    /// `running`, `finished` or `interrupted`.
+    pub state: String,
+    /// One mesh with one set of parameters, each with its repetitions.
+    pub cells: Vec<Cell>,
+    /// Pairs of meshes with the same parameters.
+    pub compare: Vec<Comparison>,
+    /// How far two halves of the same mesh's repetitions differ, by metric, as a share of their mean: what lies within
+    /// is noise.
+    pub noise_band: BTreeMap<String, f64>,
+    /// What the scenario asserts.
+    pub assertions: Vec<Assertion>,
+    /// The published figures beside ours.
+    pub published_check: Vec<Published>,
+    /// `pass`, `fail` (an assertion) or `invalid` (a measurement that cannot be stood behind).
+    pub verdict: String,
+    /// Why it is `fail` or `invalid`, a line each.
+    pub verdict_reasons: Vec<String>,
+}
+
+/// Which scenario.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Its id, which is its file's name.
+    pub id: String,
+    /// One line for people.
+    pub title: String,
+    /// Which studies it reproduces.
+    pub sources: Vec<String>,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// The file itself, so that a result explains itself.
+    pub text: String,
+}
+
+/// Where and with what.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of `leno`.
+    pub tool: String,
+    /// The machine: `cpu`, `cores`, `memory_mib`, `kernel`, `governor`, `mitigations`, `cgroup`, `clocksource`,
+    /// `steal_share`, `load_1m`, …
+    pub host: BTreeMap<String, serde_json::Value>,
+    /// Each mesh: version, program, features probed (`mtls`, `metrics`).
+    pub mesh: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    /// The seed of order and arrivals.
+    pub seed: u64,
+    /// The command that does it again.
+    pub repro: String,
+}
+
+/// One mesh with one set of parameters.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Cell {
+    /// `none`, `leno`, `haproxy`, …
+    pub mesh: String,
+    /// The load's name in the scenario.
+    pub load: String,
+    /// `honest`, or the compatibility profile: `wrk2`, `fortio`, `oha-closed`.
+    pub mode: String,
+    /// `rate`, `connections`, `protocol`, `path`, …
+    pub params: BTreeMap<String, serde_json::Value>,
+    /// Repetitions, in the order in which they ran.
+    pub runs: Vec<Run>,
+    /// All valid repetitions together.
+    pub summary: Summary,
+}
+
+/// One repetition.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// Which block (repetition of the whole plan), from 1.
+    pub block: usize,
+    /// Place within the block, from 1.
+    pub order: usize,
+    /// RFC 3339.
+    pub start: String,
+    /// Seconds of each phase: `warmup`, `measure`.
+    pub phases: BTreeMap<String, f64>,
+    /// Whether it may be quoted.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_reasons: Vec<String>,
+    /// Left out by the scenario's declared discard rule.
+    pub discarded: bool,
+    /// How many requests.
+    pub counts: Counts,
+    /// How long they took.
+    pub hist: Histograms,
+    /// Second by second; the histograms are in `hlog`.
+    pub series_1s: Series,
+    /// What everything cost, by role.
+    pub resources: Resources,
+    /// `retrans`, `rto`, `delayed_acks`, `timeouts`, … of the machine, as differences over the measured phase.
+    pub tcp: BTreeMap<String, u64>,
+    /// What the timeline did, and what followed.
+    pub events: Vec<Event>,
+    /// What the generator says of itself.
+    pub generator: Generator,
+}
+
+/// Figures for each second.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Series {
+    /// File with the histogram of each second, beside `result.json`.
+    pub hlog: String,
+    /// Answers per second.
+    pub rps: Vec<f64>,
+    /// Median response latency, in milliseconds.
+    pub p50: Vec<f64>,
+    /// 99th percentile, in milliseconds.
+    pub p99: Vec<f64>,
+    /// The longest, in milliseconds.
+    pub max: Vec<f64>,
+    /// Failed requests and answers of 500 and above.
+    pub errors: Vec<u64>,
+}
+
+impl Series {
+    /// From the generator's seconds.
+    #[must_use]
+    pub fn of(seconds: &[Second], hlog: &str) -> Self {
+        let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
+        Self {
+            hlog: hlog.to_owned(),
+            rps: seconds.iter().map(|second| second.completed as f64).collect(),
+            p50: seconds.iter().map(|s| milliseconds(s.response.quantile(0.5))).collect(),
+            p99: seconds.iter().map(|s| milliseconds(s.response.quantile(0.99))).collect(),
+            max: seconds.iter().map(|s| milliseconds(s.response.max())).collect(),
+            errors: seconds.iter().map(|second| second.failed).collect(),
+        }
+    }
+}
+
+/// What everything cost, by role.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Resources {
+    /// Sidecars, each for itself.
+    pub proxy: Vec<Used>,
+    /// Applications.
+    pub app: Vec<Used>,
+    /// Control plane.
+    pub control: Vec<Used>,
+    /// Load generators.
+    pub generator: Vec<Used>,
+    /// The machine's busy time that belongs to none of these: kernel threads, softirq, everything else on it.
+    pub node_residual: Vec<Used>,
+}
+
+/// What one process tree (or the rest of the machine) used in the measured phase.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Used {
+    /// Pod, or a name where there is none.
+    pub pod: String,
+    /// CPU seconds, user and system.
+    pub cpu_s: f64,
+    /// CPU microseconds for each request of the generators.
+    pub cpu_us_per_req: f64,
+    /// CPU microseconds for each request that passed this proxy, where that is known (its own metrics, or the
+    /// scenario's topology); else the same as `cpu_us_per_req`.
+    pub cpu_us_per_traversal: f64,
+    /// Cores in use, of samples a second apart.
+    pub cores: Spread,
+    /// Resident memory in MiB.
+    pub mem_mb: Spread,
+    /// Voluntary and forced context switches.
+    pub context_switches: u64,
+    /// Seconds held back by a CPU limit.
+    pub throttled_s: f64,
+}
+
+/// Samples of one figure.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// Mean.
+    pub mean: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// Maximum.
+    pub max: f64,
+}
+
+/// What the timeline did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Event {
+    /// Seconds since the measured phase began.
+    pub t: f64,
+    /// `kill`, `stop`, `continue`, `set`, `control_plane`, `netem`, …
+    pub kind: String,
+    /// Pod or service.
+    pub target: String,
+    /// What it did, for people.
+    pub detail: String,
+    /// Seconds until a whole second without failures began; absent where nothing failed or it never came.
+    pub recovery_s: Option<f64>,
+    /// Failures in the ten seconds after.
+    pub failed: u64,
+}
+
+/// All valid repetitions of a cell together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// Response latency over the pooled histogram, in milliseconds: `p50`, `p90`, `p99`, `p999`, `p9999`, `max`, `mean`.
+    pub merged: BTreeMap<String, Estimate>,
+    /// The same of the send-to-answer latency.
+    pub service: BTreeMap<String, Estimate>,
+    /// The seed's way: the percentile of each repetition, then mean and deviation.
+    pub per_run: BTreeMap<String, PerRun>,
+    /// Answers per second.
+    pub rps: Estimate,
+    /// Failed requests and answers of 500 and above, as a share of those started.
+    pub failed_ratio: f64,
+    /// `proxy.cpu_us_per_req`, `proxy.cpu_us_per_traversal`, `proxy.mem_mb_max`, `proxy.cores_mean`,
+    /// `control.cores_mean`, `control.mem_mb_max`, `app.cpu_us_per_req`, `generator.cpu_us_per_req`, …
+    pub resources: BTreeMap<String, Estimate>,
+    /// Repetitions (`block`) that the discard rule left out.
+    pub excluded_by_rule: Vec<usize>,
+    /// What `merged` would be with every valid repetition, and without the worst: `{rule: {p99: ms}}`.
+    pub sensitivity: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+/// A figure with its confidence interval.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The value.
+    pub v: f64,
+    /// 95 % confidence interval over repetitions; absent with fewer than three.
+    pub ci95: Option<[f64; 2]>,
+    /// Samples behind it.
+    pub n: u64,
+    /// Whether there are enough samples to quote it: at least ten beyond the percentile.
+    pub quotable: bool,
+}
+
+/// Over repetitions.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct PerRun {
+    /// Mean of the repetitions' values.
+    pub mean: f64,
+    /// Standard deviation of them.
+    pub sd: f64,
+    /// Median of them.
+    pub median: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Two meshes with the same parameters.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The one compared with.
+    pub a: String,
+    /// The one that is compared.
+    pub b: String,
+    /// Which cell: the parameters in words.
+    pub cell: String,
+    /// `p99_ms`, `proxy.cpu_us_per_req`, …
+    pub metric: String,
+    /// `b - a`.
+    pub diff: f64,
+    /// `b / a`; absent where `a` is 0.
+    pub ratio: Option<f64>,
+    /// 95 % interval of the difference, repetitions paired by block.
+    pub ci95: Option<[f64; 2]>,
+    /// Wilcoxon's signed-rank test, two-sided; absent with fewer than six pairs.
+    pub p: Option<f64>,
+    /// The same, corrected after Holm for all comparisons of the campaign.
+    pub p_holm: Option<f64>,
+    /// Noise of this metric, absolute.
+    pub noise_band: f64,
+    /// `better`, `worse` or `same`.
+    pub effect: String,
+}
+
+/// What the scenario asserts, and what was seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Assertion {
+    /// The assertion in words.
+    pub expr: String,
+    /// Which cell it was looked at in.
+    pub cell: String,
+    /// What was seen; absent where it could not be.
+    pub observed: Option<f64>,
+    /// Whether it holds.
+    pub pass: bool,
+}
+
+/// A published figure and ours.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Published {
+    /// Mesh of the study.
+    pub mesh: String,
+    /// Which cell, in words.
+    pub cell: String,
+    /// `p50`, `max`, `rps`, …
+    pub metric: String,
+    /// The study's figure.
+    pub published: f64,
+    /// Ours in honest mode, where a mesh of that name was run.
+    pub observed: Option<f64>,
+    /// Ours in the study's own mode.
+    pub observed_compat: Option<f64>,
+}
