@@ -36,6 +36,8 @@ pub(crate) enum Verb {
     Exec(Exec),
     /// Print what a pod's containers wrote
     Logs(Logs),
+    /// Measure: load, scenarios, reports
+    Bench(crate::bench::Bench),
     /// Tell what this machine lacks, and what to do about it
     Check,
     /// Print the version

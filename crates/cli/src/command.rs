@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod bench;
 mod exec;
 mod logs;
 mod pods;
@@ -30,6 +31,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Stat(stat) => traffic::run(&state, &stat)?,
         Verb::Edges(shown) => repeat(shown.watch, || traffic::edges(&state, shown.output))?,
         Verb::Exec(exec) => return exec::run(&state, &exec),
+        Verb::Bench(arguments) => return bench::run(arguments.verb),
         Verb::Logs(logs) => logs::run(&state, &logs)?,
         Verb::Check => {
             let findings = leno_up::check::run();

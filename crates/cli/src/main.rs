@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod command;
 mod output;
 
@@ -16,7 +17,18 @@ fn main() -> ExitCode {
     if let Some(code) = leno_up::stage::run(&arguments) {
         return code;
     }
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        // Of `leno bench`, 2 says that a measurement is invalid.
+        Err(error)
+            if error.use_stderr() && arguments.iter().skip(1).any(|word| word == "bench") =>
+        {
+            // Nothing can be done about a closed standard error.
+            let _printed = error.print();
+            return ExitCode::from(bench::EXIT_USAGE);
+        }
+        Err(error) => error.exit(),
+    };
     match command::run(args) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,

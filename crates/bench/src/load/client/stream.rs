@@ -1,0 +1,59 @@
+//! The bytes under a protocol: TCP, with or without TLS.
+
+use crate::load::client::Failure;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A connection's bytes.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP in the clear.
+    Plain(TcpStream),
+}
+
+/// Opens a TCP connection, with `TCP_NODELAY`.
+pub(super) async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let stream = TcpStream::connect(address).await.map_err(|_| Failure::Connect)?;
+    stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+    Ok(stream)
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What is asked of the load engine. Pure data: nothing here opens, resolves or reads anything.
+
+use crate::load::schedule::Schedule;
+use crate::load::url::Url;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1, one request at a time on a connection.
+    Http1,
+    /// HTTP/2: with prior knowledge, or agreed upon in the TLS handshake.
+    Http2,
+    /// gRPC, one call per request.
+    GrpcUnary,
+    /// gRPC, one bidirectional stream per lane, one message each way per request.
+    GrpcStream,
+    /// TCP: as many bytes back as were sent.
+    Tcp,
+}
+
+impl Protocol {
+    /// Its name in JSON and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::GrpcUnary => "grpc",
+            Self::GrpcStream => "grpc-stream",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Http1, Self::Http2, Self::GrpcUnary, Self::GrpcStream, Self::Tcp];
+        all.into_iter()
+            .find(|protocol| protocol.name() == text)
+            .ok_or_else(|| format!("{text:?} is none of http1, http2, grpc, grpc-stream, tcp"))
+    }
+}
+
+/// TLS of the connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Take any certificate of the server.
+    pub insecure: bool,
+    /// PEM file of who may have signed the server's certificate; the machine's own authorities otherwise.
+    pub ca: Option<PathBuf>,
+    /// PEM file with our certificate chain.
+    pub cert: Option<PathBuf>,
+    /// PEM file with its key.
+    pub key: Option<PathBuf>,
+    /// The name to ask for and to verify; the URL's host otherwise.
+    pub server_name: Option<String>,
+}
+
+/// Whose behaviour is reproduced, with its bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// One schedule for all connections, latency from when a request was due.
+    #[default]
+    Honest,
+    /// Each connection has its own schedule, each wait is rounded up to the next millisecond, latency counts from when
+    /// the request was due.
+    Wrk2,
+    /// All connections fire at once, each catches up on its own, latency counts from the send.
+    Fortio,
+    /// Closed loop, a connection per request, a number of requests.
+    OhaClosed,
+}
+
+impl Profile {
+    /// Its name in JSON and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Honest => "honest",
+            Self::Wrk2 => "wrk2",
+            Self::Fortio => "fortio",
+            Self::OhaClosed => "oha-closed",
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Honest, Self::Wrk2, Self::Fortio, Self::OhaClosed];
+        all.into_iter()
+            .find(|profile| profile.name() == text)
+            .ok_or_else(|| format!("{text:?} is none of honest, wrk2, fortio, oha-closed"))
+    }
+}
+
+/// One load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Where to.
+    pub url: Url,
+    /// How.
+    pub protocol: Protocol,
+    /// TLS; used where the URL's scheme says so (`https`, `grpcs`, `tls`).
+    pub tls: Tls,
+    /// Connections at once, over all threads.
+    pub connections: usize,
+    /// Requests at once on each connection; more than one with HTTP/2 and gRPC only.
+    pub streams: usize,
+    /// Whether a connection serves more than one request.
+    pub keep_alive: bool,
+    /// Method, `GET` as a rule.
+    pub method: String,
+    /// Header fields in order; `host`, `content-length` and what the protocol needs are added where absent.
+    pub headers: Vec<(String, String)>,
+    /// Body of each request: the bytes of an HTTP body, of a gRPC message (without its frame), or of a TCP round.
+    pub body: Vec<u8>,
+    /// How long an answer, or a connection, may take.
+    pub timeout: Duration,
+    /// When requests are due.
+    pub schedule: Schedule,
+    /// Requests of the measured phase, at most.
+    pub count: Option<u64>,
+    /// Length of the measured phase, at most.
+    pub duration: Option<Duration>,
+    /// Threads that make requests.
+    pub threads: usize,
+    /// Made likewise before, and left out of every figure.
+    pub warm_up: Duration,
+    /// Open loop: requests due and not yet answered beyond which more are shed.
+    pub max_in_flight: usize,
+    /// Of random arrivals.
+    pub seed: u64,
+    /// Whose behaviour is reproduced.
+    pub profile: Profile,
+    /// Lateness (99.9th percentile) beyond which an open loop's figures may not be quoted; the larger of this and
+    /// 5 % of the median response counts. Absent: not looked at.
+    pub lateness_max: Option<Duration>,
+    /// Free words that are kept in the result.
+    pub labels: String,
+}
+
+impl Plan {
+    /// A plan with the usual settings: 10 s of closed loop over 50 kept-alive connections.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self {
+            protocol: url.scheme.protocol(),
+            url,
+            tls: Tls::default(),
+            connections: 50,
+            streams: 1,
+            keep_alive: true,
+            method: "GET".into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            timeout: Duration::from_secs(10),
+            schedule: Schedule::Closed,
+            count: None,
+            duration: Some(Duration::from_secs(10)),
+            threads: 1,
+            warm_up: Duration::ZERO,
+            max_in_flight: 20_000,
+            seed: 42,
+            profile: Profile::Honest,
+            lateness_max: Some(Duration::from_micros(100)),
+            labels: String::new(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What was seen: counters and histograms of one thread, mergeable without loss.

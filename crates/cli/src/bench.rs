@@ -1,0 +1,45 @@
+//! `leno bench …`: one file per verb, each with its flags and what runs it. What they do is in crate `bench`.
+
+pub(crate) mod compare;
+pub(crate) mod load;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod selftest;
+pub(crate) mod serve;
+pub(crate) mod sidecar;
+
+use clap::{Args as ClapArgs, Subcommand};
+
+/// Exit code of an assertion that does not hold.
+#[allow(dead_code, reason = "`run` and `compare` use it once they are there")]
+pub(crate) const EXIT_ASSERTION: u8 = 1;
+#[allow(dead_code, reason = "every verb that measures uses it once it is there")]
+/// Exit code of a measurement that cannot be stood behind.
+pub(crate) const EXIT_INVALID: u8 = 2;
+/// Exit code of wrong use, and of a machine that lacks something.
+pub(crate) const EXIT_USAGE: u8 = 3;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) verb: BenchVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchVerb {
+    /// Make requests to one URL and tell how long they took: HTTP/1.1, HTTP/2, gRPC, TCP
+    Load(Box<load::Load>),
+    /// Let the instrument measure what is known, and tell whether it finds it
+    Selftest(selftest::Selftest),
+    /// Run a scenario: meshes, repetitions, events, assertions
+    Run(run::Run),
+    /// Tell what changed between two results beyond their noise
+    Compare(compare::Compare),
+    /// Write the report of a result again
+    Report(report::Report),
+    /// Show past and running results in a browser
+    Serve(serve::Serve),
+    /// What runs inside of a pod in the place of Leno's proxy
+    #[command(hide = true)]
+    Sidecar(sidecar::Sidecar),
+}
