@@ -58,6 +58,7 @@ impl Failure {
     pub fn of_io(error: &std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::UnexpectedEof => Self::Closed,
+            std::io::ErrorKind::InvalidData if tls::is_refusal(error) => Self::Tls,
             std::io::ErrorKind::InvalidData => Self::Protocol,
             _ => Self::Reset,
         }

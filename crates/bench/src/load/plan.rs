@@ -119,8 +119,11 @@ pub struct Plan {
     pub method: String,
     /// Header fields in order; `host`, `content-length` and what the protocol needs are added where absent.
     pub headers: Vec<(String, String)>,
-    /// Body of each request: the bytes of an HTTP body, of a gRPC message (without its frame), or of a TCP round.
+    /// Body of each request: the bytes of an HTTP body, of a gRPC message (without its frame), or of a TCP round (64
+    /// where there are none).
     pub body: Vec<u8>,
+    /// gRPC streams: messages on a stream before the next one is opened; absent: one stream for all.
+    pub stream_messages: Option<u64>,
     /// How long an answer, or a connection, may take.
     pub timeout: Duration,
     /// When requests are due.
@@ -160,6 +163,7 @@ impl Plan {
             method: "GET".into(),
             headers: Vec::new(),
             body: Vec::new(),
+            stream_messages: None,
             timeout: Duration::from_secs(10),
             schedule: Schedule::Closed,
             count: None,

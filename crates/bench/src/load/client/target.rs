@@ -1,5 +1,6 @@
 //! Everything about a plan that clients need, resolved, read and built once before the first request.
 
+use crate::load::client::http2;
 use crate::load::client::tls::Connector;
 use crate::load::plan::{Plan, Protocol};
 use anyhow::Context as _;
@@ -30,7 +31,14 @@ pub struct Target {
     pub keep_alive: bool,
     /// HTTP/1: the request as it goes over the wire.
     pub http1: Vec<u8>,
+    /// HTTP/2 and gRPC: the head of the request.
+    pub http2: http::Request<()>,
+    /// gRPC streams: messages on a stream before the next one is opened.
+    pub stream_messages: Option<u64>,
 }
+
+/// What a TCP round has where the plan has no body, since a round without bytes would be none.
+const TCP_ROUND: &[u8] = &[b'x'; 64];
 
 impl Target {
     /// Resolves the host's name, reads certificates, builds the request.
@@ -51,10 +59,18 @@ impl Target {
             tls: if url.scheme.is_tls() { Some(Connector::new(plan)?) } else { None },
             method: plan.method.clone(),
             headers: plan.headers.clone(),
-            body: plan.body.clone(),
+            body: match plan.protocol {
+                Protocol::Tcp if plan.body.is_empty() => TCP_ROUND.to_vec(),
+                _ => plan.body.clone(),
+            },
             streams: plan.streams.max(1),
             keep_alive: plan.keep_alive,
             http1: Vec::new(),
+            http2: match plan.protocol {
+                Protocol::Http1 | Protocol::Tcp => http::Request::default(),
+                _ => http2::request(plan)?,
+            },
+            stream_messages: plan.stream_messages,
         })
     }
 }
