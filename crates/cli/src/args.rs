@@ -67,6 +67,21 @@ pub(crate) struct Up {
     /// The background half of --detach
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
+    /// Another program in the place of leno-proxy; `leno bench` runs other meshes with it
+    #[arg(long, hide = true, value_name = "PROGRAM")]
+    pub(crate) sidecar: Option<String>,
+    /// An argument of that program
+    #[arg(
+        long = "sidecar-arg",
+        hide = true,
+        value_name = "TEXT",
+        requires = "sidecar",
+        allow_hyphen_values = true
+    )]
+    pub(crate) sidecar_args: Vec<String>,
+    /// That program does without leno-control
+    #[arg(long, hide = true, requires = "sidecar")]
+    pub(crate) without_control: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

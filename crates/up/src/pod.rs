@@ -45,6 +45,12 @@ pub struct Home {
     pub proxy: PathBuf,
     /// `leno-control`.
     pub control: PathBuf,
+    /// Whether `leno-control` runs.
+    pub has_control: bool,
+    /// Program and arguments in the place of `leno-proxy`.
+    pub sidecar: Option<Vec<String>>,
+    /// Manifests: files and directories.
+    pub sources: Vec<PathBuf>,
     /// `PATH` of containers.
     pub search_path: String,
     /// Whether logs are printed.

@@ -29,6 +29,8 @@ pub struct Options {
     pub sources: Vec<PathBuf>,
     /// Whether pods get a proxy.
     pub mesh: bool,
+    /// Another program in the place of `leno-proxy`; see [`crate::pod::sidecar`].
+    pub sidecar: Option<Substitute>,
     /// The state directory.
     pub state_directory: PathBuf,
     /// Whether logs of containers are printed.
@@ -37,6 +39,15 @@ pub struct Options {
     pub ready_wait: Duration,
     /// Whether to end when something is not ready in time, instead of going on.
     pub end_unless_ready: bool,
+}
+
+/// Another program in the place of `leno-proxy`, so that other meshes are measured under the same roof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitute {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Whether it needs `leno-control`, and with it a token and trust anchors.
+    pub control: bool,
 }
 
 /// Why `leno up` could not do it.
@@ -138,7 +149,7 @@ async fn live(
         return Err(Error::Manifests);
     }
     let _publish = publish::start(Arc::clone(&home), names);
-    let _control = if options.mesh {
+    let _control = if home.has_control {
         talk.progress("starting the control plane");
         let wait = control::start(&home, &options.sources);
         Some(wait.await.map_err(refused("the control plane"))?)
@@ -196,17 +207,19 @@ fn home(options: &Options, lock: &Lock) -> Result<Home, Error> {
             error: io::Error::new(io::ErrorKind::NotFound, format!("{name} is missing")),
         })
     };
-    let (proxy, control) = if options.mesh {
-        (find("leno-proxy")?, find("leno-control")?)
-    } else {
-        (PathBuf::new(), PathBuf::new())
-    };
+    let has_control = options.mesh && options.sidecar.as_ref().is_none_or(|other| other.control);
+    let none = || Ok(PathBuf::new());
+    let proxy = if options.mesh { find("leno-proxy") } else { none() }?;
+    let control = if has_control { find("leno-control") } else { none() }?;
     Ok(Home {
         shared: Arc::new(Shared::default()),
         paths: lock.paths().clone(),
         leno,
         proxy,
         control,
+        has_control,
+        sidecar: options.sidecar.as_ref().map(|other| other.command.clone()),
+        sources: options.sources.clone(),
         search_path,
         show_logs: options.show_logs,
     })

@@ -3,7 +3,7 @@
 use crate::args::{Mesh, Up};
 use anyhow::{Context, bail};
 use leno_up::state::Paths;
-use leno_up::supervisor::{self, Options, Talk};
+use leno_up::supervisor::{self, Options, Substitute, Talk};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -64,9 +64,15 @@ pub(super) fn run(state: &Path, up: Up) -> anyhow::Result<ExitCode> {
     }
     leno_runtime::log::start(&up.log, leno_runtime::log::Format::Plain)
         .map_err(anyhow::Error::msg)?;
+    let control = !up.without_control;
+    let sidecar = up.sidecar.map(|program| Substitute {
+        command: std::iter::once(program).chain(up.sidecar_args).collect(),
+        control,
+    });
     let options = Options {
         sources: up.files,
         mesh: up.mesh == Mesh::Leno,
+        sidecar,
         state_directory: state.to_owned(),
         show_logs: !up.detached && !up.quiet,
         ready_wait: Duration::from_secs(up.wait),

@@ -1,4 +1,8 @@
 //! The proxy of a meshed pod: its rules, its token, its environment, and the wait for its identity.
+//!
+//! `leno bench` puts another program in its place: under the same rules, with the same environment and what
+//! [`place_of_substitute`] adds, ready by the same question. It is started as root, so that it can add rules of its own, and
+//! has to give up its privileges itself: what runs as another user than [`USER`] is captured.
 
 use super::Run;
 use super::process::{self, Probes, Process, Restart};
@@ -47,10 +51,19 @@ pub async fn start(
     let directory = run.directory.join("proxy");
     std::fs::create_dir_all(&directory)?;
     let token = directory.join("token");
-    issue_token(run, &token).await?;
-    copy_trust_anchors(run)?;
-    let environment = environment(run, &token);
+    if run.home.has_control {
+        issue_token(run, &token).await?;
+        copy_trust_anchors(run)?;
+    }
+    let mut environment = environment(run, &token);
     capture(run, &environment).await?;
+    let (command, user) = match &run.home.sidecar {
+        None => (vec![run.home.proxy.display().to_string()], USER),
+        Some(command) => {
+            environment.extend(place_of_substitute(run, &directory));
+            (command.clone(), 0)
+        }
+    };
     let readiness = Timing {
         initial_delay: Duration::ZERO,
         period: Duration::from_secs(1),
@@ -63,11 +76,11 @@ pub async fn start(
     let proxy = Process {
         name: NAME.to_owned(),
         start: Start {
-            command: vec![run.home.proxy.display().to_string()],
+            command,
             environment,
             working_directory: String::new(),
-            user: USER,
-            group: USER,
+            user,
+            group: user,
             root: None,
         },
         restart: Restart::Always,
@@ -109,6 +122,29 @@ fn environment(run: &Run, token: &Path) -> Vec<(String, String)> {
     }
     environment.push(("PATH".to_owned(), run.home.search_path.clone()));
     environment
+}
+
+/// What another program than `leno-proxy` is told besides: it discovers its neighbours from files.
+fn place_of_substitute(run: &Run, directory: &Path) -> Vec<(String, String)> {
+    let generated = run.home.paths.generated();
+    let manifests: Vec<String> = run
+        .home
+        .sources
+        .iter()
+        .chain([&generated])
+        .map(|source| std::path::absolute(source).unwrap_or_else(|_| source.clone()))
+        .map(|source| source.display().to_string())
+        .collect();
+    [
+        // The last is what `leno up` writes: pods with their addresses, Services with theirs, EndpointSlices.
+        ("LENO_UP_MANIFESTS", manifests.join(":")),
+        ("LENO_UP_POD_DIRECTORY", directory.display().to_string()),
+        ("LENO_UP_POD_ADDRESSES", run.facts.addresses.clone()),
+        ("LENO_UP_SERVICE_ACCOUNT", run.facts.service_account.clone()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
 }
 
 /// A token for this pod, which only its proxy can read.
