@@ -7,4 +7,6 @@
 
 pub mod histogram;
 pub mod load;
+pub mod measure;
 pub mod result;
+pub mod statistics;

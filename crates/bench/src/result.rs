@@ -27,8 +27,11 @@ pub struct Campaign {
     /// Pairs of meshes with the same parameters.
     pub compare: Vec<Comparison>,
     /// How far two halves of the same mesh's repetitions differ, by metric, as a share of their mean: what lies within
-    /// is noise.
+    /// is noise. The largest of any cell.
     pub noise_band: BTreeMap<String, f64>,
+    /// How the noise band was found: `halves` of the repetitions of each cell, or `halves and A/A cells`.
+    #[serde(default)]
+    pub noise_method: String,
     /// What the scenario asserts.
     pub assertions: Vec<Assertion>,
     /// The published figures beside ours.
@@ -166,6 +169,34 @@ pub struct Resources {
     pub generator: Vec<Used>,
     /// The machine's busy time that belongs to none of these: kernel threads, softirq, everything else on it.
     pub node_residual: Vec<Used>,
+    /// The whole machine's time, by kind.
+    #[serde(default)]
+    pub machine: Machine,
+    /// CPU seconds that taking the samples cost; they are within `node_residual`.
+    #[serde(default)]
+    pub sampler_cpu_s: f64,
+}
+
+/// The whole machine's time in the measured phase, in CPU seconds of all cores.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Programs.
+    pub user_s: f64,
+    /// The kernel on behalf of programs, and its own threads.
+    pub system_s: f64,
+    /// Interrupts.
+    pub irq_s: f64,
+    /// What interrupts put off: most of the network's work.
+    pub softirq_s: f64,
+    /// Taken away by the machine underneath a virtual one.
+    pub steal_s: f64,
+    /// Nothing to do, waiting for a disk included.
+    pub idle_s: f64,
+    /// `steal_s` as a share of all of it.
+    pub steal_share: f64,
+    /// User, system, irq and softirq, less what all roles used. Below zero where the kernel's coarse tick counted less
+    /// than the processes' exact clocks: then `node_residual` says 0.
+    pub residual_s: f64,
 }
 
 /// What one process tree (or the rest of the machine) used in the measured phase.
@@ -180,10 +211,17 @@ pub struct Used {
     /// CPU microseconds for each request that passed this proxy, where that is known (its own metrics, or the
     /// scenario's topology); else the same as `cpu_us_per_req`.
     pub cpu_us_per_traversal: f64,
+    /// Requests that passed this proxy, where that is known.
+    #[serde(default)]
+    pub traversals: Option<u64>,
     /// Cores in use, of samples a second apart.
     pub cores: Spread,
-    /// Resident memory in MiB.
+    /// Resident memory in MiB; pages that two processes share count for each.
     pub mem_mb: Spread,
+    /// Memory that a cgroup of its own is charged with, in MiB: page cache and socket buffers included. Absent where
+    /// it has none.
+    #[serde(default)]
+    pub mem_cgroup_mb: Option<Spread>,
     /// Voluntary and forced context switches.
     pub context_switches: u64,
     /// Seconds held back by a CPU limit.
@@ -221,7 +259,8 @@ pub struct Event {
 /// All valid repetitions of a cell together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Response latency over the pooled histogram, in milliseconds: `p50`, `p90`, `p99`, `p999`, `p9999`, `max`, `mean`.
+    /// Response latency over the pooled histogram, in milliseconds: `p50`, `p75`, `p90`, `p95`, `p99`, `p999`, `p9999`,
+    /// `max`, `mean`.
     pub merged: BTreeMap<String, Estimate>,
     /// The same of the send-to-answer latency.
     pub service: BTreeMap<String, Estimate>,
@@ -236,7 +275,8 @@ pub struct Summary {
     pub resources: BTreeMap<String, Estimate>,
     /// Repetitions (`block`) that the discard rule left out.
     pub excluded_by_rule: Vec<usize>,
-    /// What `merged` would be with every valid repetition, and without the worst: `{rule: {p99: ms}}`.
+    /// What `merged` would be with every valid repetition (`none`), and without the worst (`worst_max(1)`, …):
+    /// `{rule: {p99: ms}}`.
     pub sensitivity: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
@@ -277,12 +317,18 @@ pub struct Comparison {
     pub b: String,
     /// Which cell: the parameters in words.
     pub cell: String,
-    /// `p99_ms`, `proxy.cpu_us_per_req`, …
+    /// `p99_ms`, `service.p99_ms`, `rps`, `proxy.cpu_us_per_req`, …
     pub metric: String,
     /// `b - a`.
     pub diff: f64,
     /// `b / a`; absent where `a` is 0.
     pub ratio: Option<f64>,
+    /// 95 % interval of the ratio, repetitions paired by block.
+    #[serde(default)]
+    pub ratio_ci95: Option<[f64; 2]>,
+    /// Blocks in which both have a repetition that counts.
+    #[serde(default)]
+    pub pairs: u64,
     /// 95 % interval of the difference, repetitions paired by block.
     pub ci95: Option<[f64; 2]>,
     /// Wilcoxon's signed-rank test, two-sided; absent with fewer than six pairs.
@@ -291,7 +337,7 @@ pub struct Comparison {
     pub p_holm: Option<f64>,
     /// Noise of this metric, absolute.
     pub noise_band: f64,
-    /// `better`, `worse` or `same`.
+    /// `better`, `worse` or `same`; `unknown` with fewer than three pairs of repetitions.
     pub effect: String,
 }
 

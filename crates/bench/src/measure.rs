@@ -1,0 +1,90 @@
+//! What everything costs while it is measured: CPU, memory, switches and TCP's troubles, by role.
+//!
+//! From `/proc` and cgroups, once a second, from one thread ([`Sampler`]); nothing of it makes requests or knows a mesh.
+//! [`machine`] says where it all ran. What the figures mean together is [`crate::statistics`]' business.
+
+pub mod machine;
+
+use crate::load::outcome::Counts;
+use crate::result::{Resources, Used};
+use std::collections::BTreeMap;
+
+/// Who is who: process ids at the head of each process tree. Children are found by themselves.
+///
+/// A name is a pod's, or of a program where there is no pod. A process belongs to the nearest root above it, so that a
+/// proxy started below an application's first process is still the proxy.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    /// Sidecars.
+    pub proxy: Vec<(String, Vec<i32>)>,
+    /// Applications.
+    pub app: Vec<(String, Vec<i32>)>,
+    /// Control plane.
+    pub control: Vec<(String, Vec<i32>)>,
+    /// Load generators.
+    pub generator: Vec<(String, Vec<i32>)>,
+}
+
+/// The measured phase, on the machine's monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Window {
+    /// Its begin, in nanoseconds, as in a load's outcome.
+    pub begin_monotonic_ns: u64,
+    /// How long it lasted, in seconds.
+    pub duration_s: f64,
+}
+
+/// Fills in what each request cost: of the generators' answered requests, and of those that passed a proxy.
+///
+/// `traversals` are requests through each proxy, by pod, where that is known; a proxy that is not in it counts as passed
+/// by every request, and says so by having no `traversals`.
+pub fn per_request(resources: &mut Resources, counts: &Counts, traversals: &BTreeMap<String, u64>) {
+    let share = |cpu_s: f64, requests: u64| match requests {
+        0 => 0.0,
+        requests => cpu_s * 1e6 / requests as f64,
+    };
+    let all: [&mut Vec<Used>; 5] = [
+        &mut resources.proxy,
+        &mut resources.app,
+        &mut resources.control,
+        &mut resources.generator,
+        &mut resources.node_residual,
+    ];
+    for used in all.into_iter().flatten() {
+        used.cpu_us_per_req = share(used.cpu_s, counts.completed);
+        used.cpu_us_per_traversal = used.cpu_us_per_req;
+    }
+    for used in &mut resources.proxy {
+        used.traversals = traversals.get(&used.pod).copied();
+        if let Some(passed) = used.traversals {
+            used.cpu_us_per_traversal = share(used.cpu_s, passed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_per_request_and_per_traversal_where_that_is_known() {
+        let used = |pod: &str, cpu_s| Used { pod: pod.into(), cpu_s, ..Used::default() };
+        let mut resources = Resources {
+            proxy: vec![used("client", 0.01), used("server", 0.02), used("idle", 0.001)],
+            app: vec![used("server", 0.5)],
+            ..Resources::default()
+        };
+        let counts = Counts { completed: 1_000, ..Counts::default() };
+        let traversals = BTreeMap::from([("client".into(), 500), ("idle".into(), 0)]);
+        per_request(&mut resources, &counts, &traversals);
+        let seen: Vec<(f64, f64, Option<u64>)> = resources
+            .proxy
+            .iter()
+            .map(|used| (used.cpu_us_per_req, used.cpu_us_per_traversal, used.traversals))
+            .collect();
+        assert_eq!(seen, [(10.0, 20.0, Some(500)), (20.0, 20.0, None), (1.0, 0.0, Some(0))]);
+        assert_eq!(resources.app[0].cpu_us_per_req, 500.0);
+        per_request(&mut resources, &Counts::default(), &BTreeMap::new());
+        assert_eq!(resources.app[0].cpu_us_per_req, 0.0);
+    }
+}

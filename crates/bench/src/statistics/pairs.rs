@@ -1,0 +1,100 @@
+//! Two meshes with the same parameters, repetitions paired by block.
+
+use super::bootstrap::{Draws, RUNS_MIN};
+use super::figure::Figure;
+use super::metric::{COMPARED, Name, Source};
+use super::rank;
+use super::{Effect, noise, taken};
+use crate::result::{Cell, Comparison, Run};
+
+/// Below this p a difference counts.
+const LEVEL: f64 = 0.05;
+
+/// Every figure that both cells have, compared; `p_holm` is filled in when all of a campaign are known.
+pub(super) fn compare(a: &Cell, b: &Cell, draws: usize, seed: u64) -> Vec<Comparison> {
+    let (left, right) = paired(a, b);
+    let (left, right) = (Source::new(left), Source::new(right));
+    let draws = Draws::new(left.runs.len(), draws, seed);
+    let cell = super::cell_words(a);
+    COMPARED
+        .iter()
+        .filter_map(|metric| {
+            let name = Name::parse(metric)?;
+            if !left.quotable(&name) || !right.quotable(&name) {
+                return None;
+            }
+            let figures = (left.figure(&name)?, right.figure(&name)?);
+            let compared = one(&figures.0, &figures.1, &draws, seed, name.more_is_better())?;
+            Some(Comparison {
+                a: a.mesh.clone(),
+                b: b.mesh.clone(),
+                cell: cell.clone(),
+                metric: (*metric).to_owned(),
+                ..compared
+            })
+        })
+        .collect()
+}
+
+/// One figure of both: the pooled difference, its interval over blocks, and the test of the blocks' own differences.
+fn one(
+    a: &Figure,
+    b: &Figure,
+    draws: &Draws,
+    seed: u64,
+    more_is_better: bool,
+) -> Option<Comparison> {
+    let (value_a, value_b) = (a.whole()?, b.whole()?);
+    let ci95 = draws.interval(|weights| Some(b.at(weights)? - a.at(weights)?));
+    let ratio_ci95 = draws.interval(|weights| {
+        let below = a.at(weights)?;
+        (below != 0.0).then_some(b.at(weights)? / below)
+    });
+    let own = |figure: &Figure| -> Option<Vec<f64>> {
+        (0..figure.runs()).map(|block| figure.of_run(block)).collect()
+    };
+    let (own_a, own_b) = (own(a)?, own(b)?);
+    let differences: Vec<f64> = own_a.iter().zip(&own_b).map(|(a, b)| b - a).collect();
+    let p = rank::signed_rank(&differences);
+    let band = noise::paired_band(&own_a, &own_b, seed)
+        .map(|share| share * value_a.abs().max(value_b.abs()));
+    let diff = value_b - value_a;
+    let known = a.runs() >= RUNS_MIN && band.is_some();
+    let noise_band = band.unwrap_or(0.0);
+    let effect = if known {
+        let clear = p.is_none_or(|p| p < LEVEL);
+        Effect::of(diff, ci95, if clear { noise_band } else { f64::INFINITY }, more_is_better)
+    } else {
+        Effect::Unknown
+    };
+    Some(Comparison {
+        diff,
+        ratio: (value_a != 0.0).then(|| value_b / value_a),
+        ratio_ci95,
+        ci95,
+        p,
+        noise_band,
+        pairs: a.runs() as u64,
+        effect: effect.to_string(),
+        ..Comparison::default()
+    })
+}
+
+/// The repetitions of both that ran in the same block.
+fn paired<'a>(a: &'a Cell, b: &'a Cell) -> (Vec<&'a Run>, Vec<&'a Run>) {
+    let others: Vec<&Run> = taken(b).collect();
+    taken(a)
+        .filter_map(|run| {
+            others.iter().find(|other| other.block == run.block).map(|other| (run, *other))
+        })
+        .unzip()
+}
+
+/// Corrects all p of a campaign together.
+pub(super) fn correct(comparisons: &mut [Comparison]) {
+    let tested: Vec<f64> = comparisons.iter().filter_map(|one| one.p).collect();
+    let mut corrected = rank::holm(&tested).into_iter();
+    for one in comparisons.iter_mut().filter(|one| one.p.is_some()) {
+        one.p_holm = corrected.next();
+    }
+}
