@@ -5,8 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chaos;
 pub mod histogram;
 pub mod load;
 pub mod measure;
 pub mod result;
+pub mod run;
+pub mod scenario;
 pub mod statistics;

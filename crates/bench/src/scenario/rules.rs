@@ -1,0 +1,369 @@
+//! How often, in which order, what may be left out, what makes a figure worthless, what must hold, what was published. Pure.
+
+use crate::scenario::reader::{Fields, Node};
+use crate::scenario::topology::texts;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Repetitions and their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repeat {
+    /// Repetitions of everything.
+    pub blocks: usize,
+    /// Order within a block.
+    pub order: Order,
+    /// Of order and arrivals.
+    pub seed: u64,
+    /// How often topologies are started anew.
+    pub reinstall: Reinstall,
+    /// Whether the noise of equal against equal must be known: at least four blocks.
+    pub aa_check: bool,
+}
+
+/// Order within a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As the file names them, every block alike.
+    Interleaved,
+    /// Shuffled anew for each block.
+    Randomised,
+}
+
+/// How often topologies are started anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reinstall {
+    /// For every repetition.
+    PerRun,
+    /// For every block and mesh.
+    PerBlock,
+    /// Once for each mesh: all of them stay, side by side, to the end.
+    Once,
+}
+
+impl Default for Repeat {
+    fn default() -> Self {
+        Self {
+            blocks: 1,
+            order: Order::Interleaved,
+            seed: 42,
+            reinstall: Reinstall::PerBlock,
+            aa_check: false,
+        }
+    }
+}
+
+impl Repeat {
+    pub(crate) fn read(node: &Node<'_>) -> Self {
+        let fields = node.fields(&["blocks", "order", "seed", "reinstall", "aa_check", "duet"]);
+        let otherwise = Self::default();
+        if fields.get("duet").and_then(|node| node.flag()) == Some(true) {
+            fields.wrong("duet: meshes are not run at the same time; only false is possible");
+        }
+        let orders = [("interleaved", Order::Interleaved), ("randomised", Order::Randomised)];
+        let reinstalls = [
+            ("per_run", Reinstall::PerRun),
+            ("per_block", Reinstall::PerBlock),
+            ("once", Reinstall::Once),
+        ];
+        let repeat = Self {
+            blocks: fields
+                .get("blocks")
+                .and_then(|node| node.count(1, 1000))
+                .map_or(otherwise.blocks, |blocks| blocks as usize),
+            order: fields.get("order").and_then(|n| n.one_of(&orders)).unwrap_or(otherwise.order),
+            seed: fields.get("seed").and_then(|n| n.count(0, u64::MAX)).unwrap_or(otherwise.seed),
+            reinstall: fields
+                .get("reinstall")
+                .and_then(|node| node.one_of(&reinstalls))
+                .unwrap_or(otherwise.reinstall),
+            aa_check: fields.get("aa_check").and_then(|node| node.flag()).unwrap_or(false),
+        };
+        if repeat.aa_check && repeat.blocks < 4 {
+            fields.wrong(
+                "aa_check: two halves with less than two repetitions each say nothing; blocks: 4",
+            );
+        }
+        repeat
+    }
+}
+
+/// Which repetitions of a cell are left out, declared before anything was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub enum Discard {
+    /// None.
+    #[default]
+    None,
+    /// Those with the longest latency.
+    WorstMax {
+        /// How many.
+        n: usize,
+    },
+}
+
+impl Discard {
+    pub(crate) fn read(node: &Node<'_>, blocks: usize) -> Self {
+        let fields = node.fields(&["rule", "n"]);
+        let rule =
+            fields.needed("rule").and_then(|n| n.one_of(&[("none", false), ("worst_max", true)]));
+        if rule != Some(true) {
+            return Self::None;
+        }
+        let n = fields.get("n").map_or(Some(1), |node| node.count(1, 100)).unwrap_or(1) as usize;
+        if n >= blocks {
+            fields.wrong(format!("n: {n} of {blocks} blocks leaves nothing"));
+        }
+        Self::WorstMax { n }
+    }
+}
+
+/// Beyond these, a repetition is not quoted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Validity {
+    /// The generator's own lateness at p99.9 (open loop); 5 % of the median latency is always allowed.
+    pub lateness_p999_max: Duration,
+    /// Share of time that the generator's busiest thread may be on a CPU (open loop).
+    pub generator_cpu_max: f64,
+    /// Share of the machine's cores that the applications may use (open loop).
+    pub app_cpu_max: f64,
+    /// Containers that may restart without the timeline's doing.
+    pub restarts_max: u64,
+    /// Seconds that generators and applications may be held back by a CPU limit.
+    pub throttled_max: Duration,
+    /// Share of the requests due that must have been sent (open loop).
+    pub offered_vs_started_min: f64,
+    /// Share of requests that may fail.
+    pub failed_max: f64,
+}
+
+impl Default for Validity {
+    fn default() -> Self {
+        Self {
+            lateness_p999_max: Duration::from_micros(100),
+            generator_cpu_max: 0.7,
+            app_cpu_max: 0.8,
+            restarts_max: 0,
+            throttled_max: Duration::ZERO,
+            offered_vs_started_min: 0.999,
+            failed_max: 0.01,
+        }
+    }
+}
+
+impl Validity {
+    pub(crate) fn read(node: &Node<'_>) -> Self {
+        let fields = node.fields(&[
+            "lateness_p999_max",
+            "generator_cpu_max",
+            "app_cpu_max",
+            "restarts_max",
+            "throttled_max",
+            "offered_vs_started_min",
+            "failed_max",
+        ]);
+        let otherwise = Self::default();
+        let share = |name: &str, otherwise: f64| {
+            let share = fields.get(name).and_then(|node| node.share()).unwrap_or(otherwise);
+            if share > 1.0 {
+                fields.wrong(format!("{name}: more than everything"));
+            }
+            share
+        };
+        let time = |name: &str, otherwise: Duration| {
+            fields.get(name).and_then(|node| node.duration()).unwrap_or(otherwise)
+        };
+        Self {
+            lateness_p999_max: time("lateness_p999_max", otherwise.lateness_p999_max),
+            generator_cpu_max: share("generator_cpu_max", otherwise.generator_cpu_max),
+            app_cpu_max: share("app_cpu_max", otherwise.app_cpu_max),
+            restarts_max: fields.get("restarts_max").and_then(|n| n.count(0, 1000)).unwrap_or(0),
+            throttled_max: time("throttled_max", otherwise.throttled_max),
+            offered_vs_started_min: share(
+                "offered_vs_started_min",
+                otherwise.offered_vs_started_min,
+            ),
+            failed_max: share("failed_max", otherwise.failed_max),
+        }
+    }
+}
+
+/// What must hold; looked at in every cell that `meshes` and `loads` allow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assertion {
+    /// What is looked at: `p99`, `rps`, `failed_ratio`, `proxy.cpu_us_per_req`, …
+    pub metric: String,
+    /// Only these meshes; empty: every one, but for `versus`.
+    pub meshes: Vec<String>,
+    /// Only these loads; empty: every one.
+    pub loads: Vec<String>,
+    /// Compared with this mesh under the same parameters.
+    pub versus: Option<String>,
+    /// At most.
+    pub max: Option<f64>,
+    /// At least.
+    pub min: Option<f64>,
+    /// Of `versus`: at most so much more, in the metric's unit.
+    pub added_max: Option<f64>,
+    /// Of `versus`: at most so many times as much.
+    pub ratio_max: Option<f64>,
+    /// `failed_ratio_1s`: seconds that do not count, as they follow an event of this kind.
+    pub except: Option<(String, Duration)>,
+}
+
+/// Figures that only an assertion knows; all others are those of [`crate::statistics`].
+const OWN_METRICS: &[&str] = &["failed_ratio_1s", "recovery_s"];
+
+impl Assertion {
+    pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
+        let fields = node.fields(&[
+            "metric",
+            "mesh",
+            "load",
+            "versus",
+            "max",
+            "min",
+            "added_max",
+            "ratio_max",
+            "except",
+        ]);
+        let metric = fields.needed("metric").and_then(|node| {
+            let metric = node.text()?;
+            if !OWN_METRICS.contains(&metric.as_str()) && !crate::statistics::is_metric(&metric) {
+                node.wrong(format!(
+                    "{metric:?} is no figure: p50 to p9999, max, mean, rps, failed_ratio, {}, or role.figure as proxy.cpu_us_per_req",
+                    OWN_METRICS.join(", ")
+                ));
+            }
+            Some(metric)
+        });
+        let bound = |name: &str| fields.get(name).and_then(|node| bound(&node));
+        let versus = fields.get("versus").and_then(|node| node.text());
+        let assertion = Self {
+            metric: metric?,
+            meshes: fields.get("mesh").map(|node| texts(&node)).unwrap_or_default(),
+            loads: fields.get("load").map(|node| texts(&node)).unwrap_or_default(),
+            versus,
+            max: bound("max"),
+            min: bound("min"),
+            added_max: bound("added_max"),
+            ratio_max: bound("ratio_max"),
+            except: fields.get("except").and_then(|node| except(&node)),
+        };
+        assertion.check(&fields);
+        Some(assertion)
+    }
+
+    fn check(&self, fields: &Fields<'_>) {
+        let against = self.added_max.is_some() || self.ratio_max.is_some();
+        if self.max.is_none() && self.min.is_none() && !against {
+            fields.wrong("says nothing: max, min, added_max or ratio_max");
+        }
+        if against != self.versus.is_some() {
+            fields.wrong("versus goes with added_max or ratio_max");
+        }
+        if self.except.is_some() && self.metric != "failed_ratio_1s" {
+            fields.wrong("except is for failed_ratio_1s");
+        }
+        if OWN_METRICS.contains(&self.metric.as_str()) && self.versus.is_some() {
+            fields.wrong(format!("{} is not compared", self.metric));
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn spoken(&self) -> String {
+        let versus = self.versus.as_deref().unwrap_or_default();
+        let mut bounds = Vec::new();
+        let mut add = |bound: Option<f64>, text: &dyn Fn(f64) -> String| {
+            bounds.extend(bound.map(text));
+        };
+        add(self.max, &|max| format!("<= {max}"));
+        add(self.min, &|min| format!(">= {min}"));
+        add(self.added_max, &|added| format!("<= {versus} + {added}"));
+        add(self.ratio_max, &|ratio| format!("<= {ratio} x {versus}"));
+        let mut text = format!("{} {}", self.metric, bounds.join(" and "));
+        if let Some((kind, length)) = &self.except {
+            text.push_str(&format!(", but for {} s after {kind}", length.as_secs_f64()));
+        }
+        text
+    }
+}
+
+/// A number, a share (`0.1%`) or a time (`1ms`: latencies are in milliseconds).
+fn bound(node: &Node<'_>) -> Option<f64> {
+    match node.value().as_str() {
+        None => node.number(),
+        Some(text) if text.ends_with('s') => Some(node.duration()?.as_secs_f64() * 1000.0),
+        Some(text) if text.ends_with('%') => node.share(),
+        Some(_) => {
+            node.wrong("must be a number, a share (0.1%) or a time (1ms)");
+            None
+        }
+    }
+}
+
+fn except(node: &Node<'_>) -> Option<(String, Duration)> {
+    let fields = node.fields(&["after", "for"]);
+    let after = fields.needed("after").and_then(|node| node.text());
+    let length = fields.needed("for").and_then(|node| node.duration());
+    Some((after?, length?))
+}
+
+/// What the study has published.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Published {
+    /// Where the figures are from.
+    pub source: String,
+    /// On what they were measured.
+    pub environment: String,
+    /// The figures.
+    pub figures: Vec<Figure>,
+}
+
+/// Published figures of one cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// Mesh of the study.
+    pub mesh: String,
+    /// Which load of this scenario it belongs to.
+    pub load: String,
+    /// Which cells of that load: the parameters that must agree; empty: all.
+    pub params: BTreeMap<String, f64>,
+    /// By metric; latencies in milliseconds.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+impl Published {
+    pub(crate) fn read(node: &Node<'_>) -> Self {
+        let fields = node.fields(&["source", "environment", "figures"]);
+        let text = |name| fields.get(name).and_then(|node| node.text()).unwrap_or_default();
+        if fields.get("source").is_none() {
+            fields.wrong("source is missing");
+        }
+        let figures = fields.needed("figures").map(|node| node.list()).unwrap_or_default();
+        Self {
+            source: text("source"),
+            environment: text("environment"),
+            figures: figures.iter().filter_map(Figure::read).collect(),
+        }
+    }
+}
+
+impl Figure {
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let fields = node.fields(&["mesh", "load", "rate", "connections", "metrics"]);
+        let mesh = fields.needed("mesh").and_then(|node| node.text());
+        let load = fields.needed("load").and_then(|node| node.text());
+        let mut params = BTreeMap::new();
+        for name in ["rate", "connections"] {
+            if let Some(number) = fields.get(name).and_then(|node| node.number()) {
+                params.insert(name.to_owned(), number);
+            }
+        }
+        let entries = fields.needed("metrics").map(|node| node.entries()).unwrap_or_default();
+        let metrics =
+            entries.iter().filter_map(|(name, n)| Some((name.clone(), n.number()?))).collect();
+        Some(Self { mesh: mesh?, load: load?, params, metrics })
+    }
+}
