@@ -1,6 +1,6 @@
 //! What is asked of the load engine. Pure data: nothing here opens, resolves or reads anything.
 
-use crate::load::schedule::Schedule;
+use crate::load::schedule::{Rate, Schedule};
 use crate::load::url::Url;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -176,5 +176,43 @@ impl Plan {
             lateness_max: Some(Duration::from_micros(100)),
             labels: String::new(),
         }
+    }
+
+    /// The same as JSON, for people and for the result: `Outcome.settings`.
+    #[must_use]
+    pub fn settings(&self) -> serde_json::Value {
+        let points = |points: &[(f64, f64)]| serde_json::json!(points);
+        let (arrival, rate) = match &self.schedule {
+            Schedule::Closed => ("closed", serde_json::Value::Null),
+            Schedule::Open { arrival, rate } => (
+                arrival.name(),
+                match rate {
+                    Rate::Constant(rate) => serde_json::json!(rate),
+                    Rate::Steps(steps) => serde_json::json!({ "steps": points(steps) }),
+                    Rate::Ramp(ramp) => serde_json::json!({ "ramp": points(ramp) }),
+                },
+            ),
+        };
+        serde_json::json!({
+            "url": self.url.to_string(),
+            "protocol": self.protocol.name(),
+            "method": self.method,
+            "headers": self.headers,
+            "body_bytes": self.body.len(),
+            "arrival": arrival,
+            "rate": rate,
+            "connections": self.connections,
+            "streams": self.streams,
+            "keep_alive": self.keep_alive,
+            "count": self.count,
+            "duration_s": self.duration.map(|length| length.as_secs_f64()),
+            "warm_up_s": self.warm_up.as_secs_f64(),
+            "timeout_s": self.timeout.as_secs_f64(),
+            "threads": self.threads,
+            "max_in_flight": self.max_in_flight,
+            "seed": self.seed,
+            "profile": self.profile.name(),
+            "labels": self.labels,
+        })
     }
 }

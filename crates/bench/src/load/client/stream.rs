@@ -18,6 +18,21 @@ pub enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+impl Stream {
+    /// Whether nothing has come that nobody asked for: neither bytes nor the end. Asks the kernel only if there was an
+    /// event since the last read, so as a rule this costs nothing.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let tcp = match self {
+            Self::Plain(stream) => stream,
+            // Session tickets come unasked: what is beneath TLS is not ours to read.
+            Self::Tls(_) => return true,
+        };
+        let mut byte = [0];
+        matches!(tcp.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
 /// Opens a TCP connection, with `TCP_NODELAY`.
 pub(super) async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     let stream = TcpStream::connect(address).await.map_err(|_| Failure::Connect)?;

@@ -1,7 +1,7 @@
 //! Everything about a plan that clients need, resolved, read and built once before the first request.
 
-use crate::load::client::http2;
 use crate::load::client::tls::Connector;
+use crate::load::client::{http1, http2};
 use crate::load::plan::{Plan, Protocol};
 use anyhow::Context as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -65,7 +65,7 @@ impl Target {
             },
             streams: plan.streams.max(1),
             keep_alive: plan.keep_alive,
-            http1: Vec::new(),
+            http1: http1::request::build(plan)?,
             http2: match plan.protocol {
                 Protocol::Http1 | Protocol::Tcp => http::Request::default(),
                 _ => http2::request(plan)?,
