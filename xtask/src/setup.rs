@@ -26,7 +26,7 @@ const RUN: [Need; 4] = [
 ];
 
 /// Programs that nobody here wrote, which talk through the mesh in tests.
-const TEST: [Need; 14] = [
+const TEST: [Need; 15] = [
     need("nginx", "nginx-light"),
     need("redis-server", "redis-server"),
     need("redis-benchmark", "redis-tools"),
@@ -41,6 +41,7 @@ const TEST: [Need; 14] = [
     need("kill", "procps"),
     need("tcpdump", "tcpdump"),
     need("/usr/bin/python3", "python3"),
+    need("chromium", "chromium"),
 ];
 
 /// Python's gRPC, which is a module and no program.

@@ -9,6 +9,7 @@ pub mod chaos;
 pub mod histogram;
 pub mod load;
 pub mod measure;
+pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;

@@ -1,0 +1,89 @@
+//! `result.json` for people: `report.html` for a browser, `report.md` for a pull request, `summary.csv` for a spreadsheet.
+//!
+//! It decides nothing: figures and verdicts are in the result, and a report can be written again from it at any time.
+//! [`write()`] makes the files, [`serve`] shows them while a run goes on. [`html`] is the page, panel by panel;
+//! `words`, `group` and `compared` are what all three forms say alike; `axis`, `frame` and `svg` draw.
+
+mod axis;
+mod compared;
+mod csv;
+mod frame;
+mod group;
+mod html;
+mod markdown;
+pub mod serve;
+mod svg;
+mod words;
+
+use crate::result::{Campaign, SCHEMA};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result itself, beside which all else is written.
+pub const RESULT: &str = "result.json";
+const HTML: &str = "report.html";
+const MARKDOWN: &str = "report.md";
+const CSV: &str = "summary.csv";
+
+/// Writes `report.html`, `report.md` and `summary.csv` into the directory, each whole or not at all.
+///
+/// # Errors
+/// The directory cannot be written.
+pub fn write(campaign: &Campaign, directory: &Path) -> Result<Vec<PathBuf>> {
+    let files = [
+        (HTML, html::page(campaign, "")),
+        (MARKDOWN, markdown::report(campaign)),
+        (CSV, csv::summary(campaign)),
+    ];
+    files
+        .into_iter()
+        .map(|(name, text)| {
+            let path = directory.join(name);
+            replace(&path, &text).with_context(|| format!("write {}", path.display()))?;
+            Ok(path)
+        })
+        .collect()
+}
+
+/// Reads a result: its file, or the directory that has it.
+///
+/// # Errors
+/// There is none, or it is not a result of a version that is known here.
+pub fn read(path: &Path) -> Result<Campaign> {
+    let file = file(path);
+    let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    parse(&text).with_context(|| format!("{} is no result", file.display()))
+}
+
+/// Reads the result at `path` (a file or its directory) and writes its reports beside it.
+///
+/// # Errors
+/// As of [`read`] and [`write()`].
+pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
+    let campaign = read(path)?;
+    let file = file(path);
+    write(&campaign, file.parent().unwrap_or(Path::new(".")))
+}
+
+fn file(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(RESULT) } else { path.to_owned() }
+}
+
+fn parse(text: &[u8]) -> Result<Campaign> {
+    let campaign: Campaign = serde_json::from_slice(text)?;
+    if campaign.schema != SCHEMA {
+        bail!("its schema is {:?}, and this program reads {SCHEMA:?}", campaign.schema);
+    }
+    Ok(campaign)
+}
+
+/// A reader sees the old file or the new one, never half of it.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, text)?;
+    fs::rename(&new, path)
+}

@@ -1,0 +1,226 @@
+//! Two meshes held against each other, whichever way round the result keeps the pair; and the one sentence at the top.
+
+use super::group::{self, Group};
+use super::words;
+use crate::result::{Campaign, Cell, Estimate};
+
+/// `b` held against `a`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Difference {
+    /// `b - a`.
+    pub(super) diff: f64,
+    /// Its 95 % interval.
+    pub(super) ci95: Option<[f64; 2]>,
+    /// `b / a`.
+    pub(super) ratio: Option<f64>,
+    /// Whether the result calls it the same.
+    pub(super) same: bool,
+}
+
+/// What the result says of the pair, or else the plain difference of the two estimates.
+pub(super) fn difference(
+    campaign: &Campaign,
+    a: &Cell,
+    b: &Cell,
+    metric: &str,
+    of: impl Fn(&Cell) -> Option<Estimate>,
+) -> Option<Difference> {
+    let said = campaign.compare.iter().find_map(|one| {
+        let turned = (one.a.as_str(), one.b.as_str()) == (b.mesh.as_str(), a.mesh.as_str());
+        let straight = (one.a.as_str(), one.b.as_str()) == (a.mesh.as_str(), b.mesh.as_str());
+        if one.metric != metric
+            || !(turned || straight)
+            || one.cell != crate::statistics::cell_words(b)
+        {
+            return None;
+        }
+        let (same, ci95, ratio) = (one.effect == "same", one.ci95, one.ratio);
+        Some(if straight {
+            Difference { diff: one.diff, ci95, ratio, same }
+        } else {
+            let ci95 = ci95.map(|[low, high]| [-high, -low]);
+            Difference {
+                diff: -one.diff,
+                ci95,
+                ratio: ratio.filter(|r| *r > 0.0).map(|r| 1.0 / r),
+                same,
+            }
+        })
+    });
+    said.or_else(|| {
+        let (a, b) = (of(a)?.v, of(b)?.v);
+        let ratio = (a > 0.0).then(|| b / a);
+        Some(Difference { diff: b - a, ci95: None, ratio, same: false })
+    })
+}
+
+/// A pooled percentile of the cell.
+pub(super) fn merged(cell: &Cell, key: &str) -> Option<Estimate> {
+    cell.summary.merged.get(key).copied().filter(|estimate| estimate.n > 0)
+}
+
+/// Added latency over no mesh, in milliseconds.
+pub(super) fn added(
+    campaign: &Campaign,
+    group: &Group<'_>,
+    mesh: &str,
+    key: &str,
+) -> Option<Difference> {
+    let (none, cell) = (group.of("none")?, group.of(mesh)?);
+    if mesh == "none" {
+        return None;
+    }
+    difference(campaign, none, cell, &format!("{key}_ms"), |cell| merged(cell, key))
+}
+
+/// What one passage through one proxy costs, against another mesh's.
+pub(super) fn cost(campaign: &Campaign, against: &Cell, cell: &Cell) -> Option<Difference> {
+    let of = |cell: &Cell| group::proxy_cost(cell).copied();
+    of(against)?;
+    of(cell)?;
+    let key = "proxy.cpu_us_per_traversal";
+    difference(campaign, against, cell, key, of)
+}
+
+/// The answer in one sentence: who costs how much relative to whom; and a second one where things were broken on purpose.
+pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
+    let groups = group::groups(campaign);
+    let mut sentences: Vec<String> = main_sentence(campaign, &groups).into_iter().collect();
+    sentences.extend(saturated(campaign, &groups));
+    sentences.extend(broken(campaign));
+    if sentences.is_empty() {
+        sentences.extend(plain(&groups));
+    }
+    if sentences.is_empty() {
+        sentences.push("Nothing has been measured yet.".into());
+    }
+    sentences
+}
+
+/// `leno: 0.58 × HAProxy CPU per request at 2,000/s; +0.09 ms p50 (HAProxy +0.22)`.
+fn main_sentence(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
+    let (subject, peer) = group::subject(campaign);
+    let subject = subject?;
+    // The fastest open loop is where cost matters most and latency can still be told.
+    let open = groups.iter().filter(|group| group.open && group.honest() && has(group, subject));
+    let against = |group: &Group<'_>| peer.is_some_and(|peer| has(group, peer));
+    let group = open.max_by(|a, b| against(a).cmp(&against(b)).then(a.rate.total_cmp(&b.rate)))?;
+    let cell = group.of(subject)?;
+    let mut parts = Vec::new();
+    if let Some(against) = peer.and_then(|peer| group.of(peer))
+        && let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio)
+    {
+        parts.push(format!(
+            "{} × {} CPU per request",
+            words::figure(ratio),
+            words::mesh(&against.mesh)
+        ));
+    } else if let Some(cost) = group::proxy_cost(cell) {
+        parts.push(format!("{} µs CPU per request and proxy", words::figure(cost.v)));
+    }
+    let at = if group.rate > 0.0 {
+        format!("at {}/s", words::figure(group.rate))
+    } else {
+        group.words.clone()
+    };
+    let cpu = parts.pop().map(|part| format!("{part} {at}"));
+    let latency = latency_words(campaign, group, subject, peer);
+    let said: Vec<String> = cpu.into_iter().chain(latency).collect();
+    (!said.is_empty()).then(|| format!("{}: {}.", words::mesh(subject), said.join("; ")))
+}
+
+fn has(group: &Group<'_>, mesh: &str) -> bool {
+    group.of(mesh).is_some_and(|cell| group::counted(cell).next().is_some())
+}
+
+/// `+0.09 ms p50, +0.41 ms p99 over no mesh (HAProxy +0.22, +0.80)`.
+fn latency_words(
+    campaign: &Campaign,
+    group: &Group<'_>,
+    subject: &str,
+    peer: Option<&str>,
+) -> Option<String> {
+    let quotable = |mesh: &str, key: &str| {
+        let estimate = merged(group.of(mesh)?, key)?;
+        estimate.quotable.then_some(())?;
+        added(campaign, group, mesh, key)
+    };
+    let keys: Vec<&str> =
+        ["p50", "p99"].into_iter().filter(|key| quotable(subject, key).is_some()).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let of = |mesh: &str, unit: bool| -> Vec<String> {
+        let words = |key: &&str| {
+            let diff = words::signed(quotable(mesh, key)?.diff);
+            Some(if unit { format!("{diff} ms {key}") } else { diff })
+        };
+        keys.iter().filter_map(words).collect()
+    };
+    let mut text = format!("{} over no mesh", of(subject, true).join(", "));
+    if let Some(peer) = peer {
+        let others = of(peer, false);
+        if !others.is_empty() {
+            text += &format!(" ({} {})", words::mesh(peer), others.join(", "));
+        }
+    }
+    Some(text)
+}
+
+/// `Saturated: 0.55 × HAProxy CPU per request, 1.4 × its rate.`
+fn saturated(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
+    let (subject, peer) = group::subject(campaign);
+    let (subject, peer) = (subject?, peer?);
+    let group = groups
+        .iter()
+        .find(|group| !group.open && group.honest() && has(group, subject) && has(group, peer))?;
+    let (cell, against) = (group.of(subject)?, group.of(peer)?);
+    let mut parts = Vec::new();
+    if let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio) {
+        parts.push(format!("{} × {} CPU per request", words::figure(ratio), words::mesh(peer)));
+    }
+    if against.summary.rps.v > 0.0 && cell.summary.rps.v > 0.0 {
+        parts.push(format!(
+            "{} × its rate",
+            words::figure(cell.summary.rps.v / against.summary.rps.v)
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("Saturated: {}.", parts.join(", ")))
+}
+
+/// `leno: 9 kills, 0.012 % of requests failed, whole again after 1.0 s at most.`
+fn broken(campaign: &Campaign) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut cells: Vec<&Cell> = campaign.cells.iter().collect();
+    cells.sort_by_key(|cell| words::place(&cell.mesh));
+    for cell in cells {
+        let runs: Vec<_> = group::counted(cell).filter(|run| !run.events.is_empty()).collect();
+        if runs.is_empty() {
+            continue;
+        }
+        let events: usize = runs.iter().map(|run| run.events.len()).sum();
+        let recovery = runs.iter().flat_map(|run| &run.events).filter_map(|event| event.recovery_s);
+        let worst = recovery.reduce(f64::max);
+        let worst = worst.map_or_else(String::new, |worst| {
+            format!(", whole again after {} s at most", words::figure(worst))
+        });
+        parts.push(format!(
+            "{}: {events} disturbances, {} of requests failed{worst}",
+            words::mesh(&cell.mesh),
+            words::share(cell.summary.failed_ratio)
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
+}
+
+/// Where there is no mesh to hold against another: what was reached.
+fn plain(groups: &[Group<'_>]) -> Option<String> {
+    let group =
+        groups.iter().rev().find(|group| group.cells.iter().any(|cell| cell.summary.rps.n > 0))?;
+    let said = group.cells.iter().filter(|cell| cell.summary.rps.n > 0).map(|cell| {
+        let p99 = merged(cell, "p99").filter(|p99| p99.quotable);
+        let p99 = p99.map_or_else(String::new, |p99| format!(", p99 {} ms", words::figure(p99.v)));
+        format!("{} {}/s{p99}", words::mesh(&cell.mesh), words::figure(cell.summary.rps.v))
+    });
+    Some(format!("{}: {}.", group.words, said.collect::<Vec<_>>().join("; ")))
+}

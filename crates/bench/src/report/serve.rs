@@ -1,0 +1,387 @@
+//! `leno bench serve`: past results and running ones, in a browser.
+//!
+//! An ordinary small server for one person on this machine: it reads, and nothing else. A name in a path is one plain
+//! component and the file behind it lies within the results, or there is nothing at that path.
+
+use super::html::{self, POLICY};
+use super::svg::escape;
+use super::{RESULT, parse};
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Deserialize;
+use std::collections::hash_map::DefaultHasher;
+use std::convert::Infallible;
+use std::fs;
+use std::hash::{Hash as _, Hasher as _};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// A browser opens a handful.
+const CONNECTIONS_MAX: usize = 64;
+/// A browser may keep an idle connection for so long.
+const HEAD_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Pause after a failed accept, when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Route<'a> {
+    /// All results.
+    List,
+    /// What changes when the list does.
+    ListVersion,
+    /// One result's page, made from its `result.json` as it is now.
+    Page(&'a str),
+    /// The same without the slash that relative links need.
+    Slash(&'a str),
+    /// What changes when the result does.
+    Version(&'a str),
+    /// A file of the result.
+    File(&'a str, &'a str),
+}
+
+/// Serves the results below `directory` on `address` until a signal ends it; `listening` is told where.
+///
+/// # Errors
+/// The directory is not there, or the port is taken.
+pub fn run(
+    directory: &Path,
+    address: SocketAddr,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<()> {
+    let root = fs::canonicalize(directory)
+        .with_context(|| format!("no results in {}", directory.display()))?;
+    if !root.is_dir() {
+        bail!("{} is no directory", root.display());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
+        listening(listener.local_addr()?);
+        tokio::select! {
+            () = accept(listener, root) => {}
+            _signal = leno_runtime::signal::terminate() => {}
+        }
+        Ok(())
+    })
+}
+
+async fn accept(listener: TcpListener, root: PathBuf) {
+    let site = Rc::new(Site {
+        root,
+        loopback: listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
+    });
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let site = Rc::clone(&site);
+        leno_runtime::tasks::spawn_local("report connection", async move {
+            let service = service_fn(move |request| {
+                let answer = site.answer(&request);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            // A browser that goes away in the middle is no news.
+            let _served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WAIT_MAX)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            drop(permit);
+        });
+    }
+}
+
+/// Where the results are, canonical, and whether only this machine can ask.
+struct Site {
+    root: PathBuf,
+    loopback: bool,
+}
+
+impl Site {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        // A page elsewhere could give its own name the address 127.0.0.1 and read what is here.
+        if self.loopback && !host.is_some_and(is_this_machine) {
+            return text(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this server answers to localhost only\n",
+            );
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
+            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return refused;
+        }
+        route(request.uri().path())
+            .and_then(|route| self.find(&route))
+            .unwrap_or_else(|| text(StatusCode::NOT_FOUND, "there is nothing here\n"))
+    }
+
+    fn find(&self, route: &Route<'_>) -> Option<Response<Full<Bytes>>> {
+        match route {
+            Route::List => Some(self.list()),
+            Route::ListVersion => Some(text(StatusCode::OK, &list_version(&self.results()))),
+            Route::Slash(name) => {
+                self.within(name, RESULT)?;
+                let mut moved = text(StatusCode::PERMANENT_REDIRECT, "");
+                moved
+                    .headers_mut()
+                    .insert(header::LOCATION, HeaderValue::from_str(&format!("/{name}/")).ok()?);
+                Some(moved)
+            }
+            Route::Page(name) => Some(self.page(&self.within(name, RESULT)?)),
+            Route::Version(name) => {
+                Some(text(StatusCode::OK, &version(&self.within(name, RESULT)?)))
+            }
+            Route::File(name, file) => {
+                let kind = kind(file)?;
+                let bytes = fs::read(self.within(name, file)?).ok()?;
+                Some(typed(StatusCode::OK, bytes, kind))
+            }
+        }
+    }
+
+    /// The file of a result, where it really is within the results: a link that leads out leads nowhere.
+    fn within(&self, name: &str, file: &str) -> Option<PathBuf> {
+        let path = fs::canonicalize(self.root.join(name).join(file)).ok()?;
+        (path.starts_with(&self.root) && path.is_file()).then_some(path)
+    }
+
+    fn page(&self, result: &Path) -> Response<Full<Bytes>> {
+        // The version first: a change in between is then seen as news, not missed.
+        let version = version(result);
+        let campaign = fs::read(result).map_err(anyhow::Error::from).and_then(|text| parse(&text));
+        match campaign {
+            Ok(campaign) => page(html::page(&campaign, &version)),
+            Err(error) => text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &format!("this result cannot be read now: {error:#}\n"),
+            ),
+        }
+    }
+
+    /// Results with their heads, the newest first.
+    fn results(&self) -> Vec<(String, Head, String)> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let mut results: Vec<_> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok().filter(|name| is_plain(name))?;
+                let path = self.within(&name, RESULT)?;
+                let head = serde_json::from_slice(&fs::read(&path).ok()?).unwrap_or_default();
+                Some((name, head, version(&path)))
+            })
+            .collect();
+        results.sort_by(|a, b| b.0.cmp(&a.0));
+        results
+    }
+
+    fn list(&self) -> Response<Full<Bytes>> {
+        let results = self.results();
+        let rows: String = results
+            .iter()
+            .map(|(name, head, _)| {
+                let verdict = if head.state == "running" { "running" } else { head.verdict.as_str() };
+                let class = if ["pass", "fail", "invalid", "running"].contains(&verdict) { verdict } else { "none" };
+                format!(
+                    "<tr><td><a href=\"/{0}/\">{0}</a></td><td>{1}</td><td>{2}</td><td class=\"{class}\"><span class=\"badge\">{3}</span></td></tr>",
+                    escape(name),
+                    escape(&head.scenario.id),
+                    escape(&head.scenario.title),
+                    escape(if verdict.is_empty() { "unreadable" } else { verdict })
+                )
+            })
+            .collect();
+        let body = if rows.is_empty() {
+            "<p>No results yet: <code>leno bench run</code> makes one.</p>".to_owned()
+        } else {
+            format!(
+                "<table><thead><tr><th>result</th><th>scenario</th><th></th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table>"
+            )
+        };
+        let body = format!(
+            "<header><div class=\"bar\"><span class=\"product\">leno bench</span><span class=\"scenario\">results</span>\
+             <button type=\"button\" id=\"theme\" title=\"light or dark\">◐</button></div></header><section>{body}</section>"
+        );
+        // The list is always watched: a run may begin at any time.
+        page(html::document("leno bench · results", &body, &list_version(&results), true))
+    }
+}
+
+/// What the list shows of a result; the histograms are not decoded for it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    scenario: HeadScenario,
+    state: String,
+    verdict: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct HeadScenario {
+    id: String,
+    title: String,
+}
+
+/// What a path asks for. Nothing is decoded: names that would need it are refused with all others.
+fn route(path: &str) -> Option<Route<'_>> {
+    let mut parts = path.strip_prefix('/')?.split('/');
+    let route = match (parts.next()?, parts.next(), parts.next()) {
+        ("", None, _) => Route::List,
+        ("version", None, _) => Route::ListVersion,
+        (name, None, _) => Route::Slash(name),
+        (name, Some(""), None) => Route::Page(name),
+        (name, Some("version"), None) => Route::Version(name),
+        (name, Some(file), None) => Route::File(name, file),
+        _ => return None,
+    };
+    let plain = match &route {
+        Route::List | Route::ListVersion => true,
+        Route::Page(name) | Route::Slash(name) | Route::Version(name) => is_plain(name),
+        Route::File(name, file) => is_plain(name) && is_plain(file),
+    };
+    plain.then_some(route)
+}
+
+/// Letters, digits and a few signs, and no dot in front: never `..`, never hidden.
+fn is_plain(name: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+@,=".contains(&byte);
+    !name.is_empty() && !name.starts_with('.') && name.bytes().all(known)
+}
+
+/// Whether a `Host` header means the machine itself.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The kinds of files that a result has; others are not shown.
+fn kind(file: &str) -> Option<&'static str> {
+    Some(match file.rsplit_once('.')?.1 {
+        "html" => "text/html; charset=utf-8",
+        "json" => "application/json",
+        "csv" => "text/csv; charset=utf-8",
+        "md" | "hlog" | "log" | "txt" | "yaml" => "text/plain; charset=utf-8",
+        _ => return None,
+    })
+}
+
+/// Changes whenever the file is written.
+fn version(path: &Path) -> String {
+    let Ok(known) = fs::metadata(path) else { return String::new() };
+    let written =
+        known.modified().ok().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    format!("{:x}-{:x}", written.unwrap_or_default().as_nanos(), known.len())
+}
+
+fn list_version(results: &[(String, Head, String)]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (name, _, version) in results {
+        (name, version).hash(&mut hasher);
+    }
+    format!("{:x}", hasher.finish())
+}
+
+fn page(html: String) -> Response<Full<Bytes>> {
+    typed(StatusCode::OK, html.into_bytes(), "text/html; charset=utf-8")
+}
+
+fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    typed(status, text.as_bytes().to_vec(), "text/plain; charset=utf-8")
+}
+
+fn typed(status: StatusCode, body: Vec<u8>, kind: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        check("/", Some(Route::List));
+        check("/version", Some(Route::ListVersion));
+        check("/2026-11-21T09-12-03-quick", Some(Route::Slash("2026-11-21T09-12-03-quick")));
+        check("/a/", Some(Route::Page("a")));
+        check("/a/version", Some(Route::Version("a")));
+        check("/a/run1.hlog", Some(Route::File("a", "run1.hlog")));
+        for refused in [
+            "",
+            "/..",
+            "/../",
+            "/../etc/passwd",
+            "/a/..",
+            "/a/.hidden",
+            "/%2e%2e/x",
+            "/a/b/c",
+            "//",
+            "/a//",
+            "/a/b%2f.json",
+            "/a\\b/",
+        ] {
+            check(refused, None);
+        }
+    }
+
+    #[track_caller]
+    fn check(path: &str, expected: Option<Route<'_>>) {
+        assert_eq!(route(path), expected, "{path}");
+    }
+
+    #[test]
+    fn a_link_that_leads_out_leads_nowhere() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (inside, outside) =
+            (directory.path().join("results"), directory.path().join("secret.json"));
+        fs::create_dir_all(inside.join("a")).expect("make it");
+        fs::write(&outside, "{}").expect("write it");
+        fs::write(inside.join("a/own.json"), "{}").expect("write it");
+        std::os::unix::fs::symlink(&outside, inside.join("a/result.json")).expect("link it");
+        let site = Site { root: fs::canonicalize(&inside).expect("it is there"), loopback: true };
+        assert!(site.within("a", "own.json").is_some());
+        assert_eq!(site.within("a", "result.json"), None);
+        assert_eq!(site.within("a", "none.json"), None);
+    }
+
+    #[test]
+    fn hosts() {
+        for host in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "[::1]", "127.1.2.3"]
+        {
+            assert!(is_this_machine(host), "{host}");
+        }
+        for host in ["example.org", "example.org:8080", "127.0.0.1.example.org", "192.0.2.1:80", ""]
+        {
+            assert!(!is_this_machine(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The report of a made-up campaign: every panel, every form, and a real browser's opinion of the page.
+
+mod browser;
+mod made_up;
+
+use leno_bench::report;
+use leno_bench::result::{Campaign, SCHEMA};
+use std::fs;
+use std::path::Path;
+
+/// Text of others that would be markup, were it not for escaping.
+const MARK: &str = "<script>throw 1</script>\"'&";
+
+fn written(campaign: &Campaign) -> (tempfile::TempDir, String, String, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    report::write(campaign, directory.path()).expect("write the report");
+    let read =
+        |name: &str| fs::read_to_string(directory.path().join(name)).expect("it was written");
+    let texts = (read("report.html"), read("report.md"), read("summary.csv"));
+    (directory, texts.0, texts.1, texts.2)
+}
+
+#[test]
+fn every_panel_has_its_place() {
+    let (_directory, html, markdown, csv) = written(&made_up::campaign(MARK));
+    let ids = [
+        "latency",
+        "resources",
+        "roles",
+        "closed",
+        "chaos",
+        "spectrum",
+        "runs",
+        "modes",
+        "differences",
+        "validity",
+        "manifest",
+    ];
+    for id in ids {
+        assert!(html.contains(&format!("<section id=\"{id}\">")), "no panel {id}");
+    }
+    assert!(!html.contains(MARK), "others' text is markup");
+    assert!(
+        !html.contains("http://") && !html.contains("https://"),
+        "something comes from elsewhere"
+    );
+    assert!(
+        html.contains("× HAProxy CPU per request at 2,000/s; +"),
+        "the answer is not at the top"
+    );
+    assert!(html.contains("the generator was late"), "an invalid repetition has no reason");
+    assert!(
+        markdown.contains("× HAProxy CPU per request")
+            && markdown.contains("leno bench run scenarios/quick.yaml")
+    );
+    assert!(!markdown.contains(MARK));
+    let mut lines = csv.lines();
+    assert_eq!(
+        lines.next(),
+        Some(
+            "scenario,mesh,load,mode,arrival,connections,protocol,rate,metric,value,lo,hi,n,quotable"
+        )
+    );
+    let p99 = csv.lines().find(|line| {
+        line.starts_with("quick,leno,main,honest,poisson,32,http1,2000.0,response.p99_ms,")
+    });
+    assert_eq!(p99.expect("a line for every figure").split(',').count(), 14);
+}
+
+#[test]
+fn what_was_not_measured_is_not_drawn() {
+    let mut campaign = made_up::campaign("");
+    campaign.cells.retain(|cell| cell.load == "saturated" && cell.mesh == "none");
+    campaign.compare.clear();
+    campaign.published_check.clear();
+    let (_directory, html, ..) = written(&campaign);
+    for id in ["latency", "resources", "chaos", "modes", "differences"] {
+        assert!(!html.contains(&format!("<section id=\"{id}\">")), "an empty panel {id}");
+    }
+    assert!(html.contains("<section id=\"closed\">"));
+    let nothing =
+        Campaign { schema: SCHEMA.into(), state: "running".into(), ..Campaign::default() };
+    let (_directory, html, markdown, csv) = written(&nothing);
+    assert!(html.contains("Nothing has been measured yet.") && !html.contains("<svg"));
+    assert!(markdown.contains("still running") && csv.lines().count() == 1);
+}
+
+#[test]
+fn a_result_is_read_and_reported_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("result.json");
+    let keep = |campaign: &Campaign, file: &Path| {
+        fs::write(file, serde_json::to_vec(campaign).expect("it is JSON")).expect("write it");
+    };
+    keep(&Campaign { schema: SCHEMA.into(), ..Campaign::default() }, &file);
+    for place in [directory.path(), file.as_path()] {
+        let written = report::again(place).expect("it is a result");
+        assert!(written.len() == 3 && written.iter().all(|path| path.exists()));
+    }
+    keep(&Campaign { schema: "leno-bench/result/v2".into(), ..Campaign::default() }, &file);
+    let refused = format!("{:#}", report::again(&file).expect_err("another version"));
+    assert!(refused.contains("leno-bench/result/v2"), "{refused}");
+}
