@@ -1,5 +1,7 @@
 //! What fails while traffic flows, and that nobody notices.
 
+mod dying;
+
 use crate::programs::web::{PORT, nginx};
 use leno_tests::load::{Connections, Load};
 use leno_tests::mesh::{Mesh, Meshed, Plan};

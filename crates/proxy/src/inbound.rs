@@ -10,7 +10,7 @@ use crate::telemetry::{Direction, HttpSeries, Transport};
 use crate::transport_header::{self, Decoded};
 use crate::upstream::{Backend, Peer};
 use crate::worker::{Decided, Port, Worker};
-use crate::{balance, dial, http2, original_destination, tcp};
+use crate::{balance, dial, http2, listening, original_destination, tcp};
 use leno_model::name::PeerName;
 use leno_model::policy::{InboundProtocol, PeerTls};
 use leno_tls::hello::{self, Hello};
@@ -377,6 +377,11 @@ impl<'a> ToApplication<'a> {
         Ok(Upstream { stream, spoken: Buffer::new() })
     }
 
+    /// The other proxy is told in a word of its own that the application took nothing; nobody else needs it.
+    fn unreachable(&self, refusal: Refusal) -> Refusal {
+        Refusal { unreachable: matches!(self.peer, PeerTls::Established(_)), ..refusal }
+    }
+
     fn peer_name(&self) -> Option<&PeerName> {
         match &self.peer {
             PeerTls::Established(name) => name.as_ref(),
@@ -400,7 +405,14 @@ impl Hop for ToApplication<'_> {
     }
 
     async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {
-        dial::connect(self.worker, Direction::Inbound, &slot.endpoint, dial::Carries::Http).await
+        dial::connect(self.worker, Direction::Inbound, &slot.endpoint, dial::Carries::Http)
+            .await
+            .map_err(|refusal| self.unreachable(refusal))
+    }
+
+    async fn gone(&self, slot: &balance::Slot<Peer>) -> Option<Refusal> {
+        let gone = listening::is_gone(slot.endpoint.address).await;
+        gone.then(|| self.unreachable(Ending::UpstreamRefused.into()))
     }
 
     fn ended(&self, request: &Ended<'_>) {

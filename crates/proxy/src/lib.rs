@@ -19,6 +19,7 @@ pub mod http2;
 pub mod identity;
 pub mod inbound;
 pub mod io;
+pub mod listening;
 pub mod original_destination;
 pub mod outbound;
 pub mod route;

@@ -183,6 +183,11 @@ impl Hop for ToService<'_> {
         dial::connect(self.worker, Direction::Outbound, &slot.endpoint, dial::Carries::Http).await
     }
 
+    /// What listens on another machine cannot be seen from here; the next attempt to connect will tell.
+    async fn gone(&self, _slot: &balance::Slot<Peer>) -> Option<Refusal> {
+        None
+    }
+
     fn ended(&self, request: &Ended<'_>) {
         self.worker.request_ended(Direction::Outbound, self.client, None, request);
     }

@@ -15,11 +15,17 @@ pub struct Refusal {
     pub detail: String,
     /// `location` of a redirect.
     pub location: Option<String>,
+    /// The other proxy is told that the application never took the request ([`UNREACHABLE`]).
+    pub unreachable: bool,
 }
+
+/// The word between two proxies for an application that is not there: no byte of the request has reached it, so any
+/// request may go elsewhere. Responses of applications lose it on the way, or they could make us repeat a request.
+pub const UNREACHABLE: (&str, &str) = ("leno-application", "unreachable");
 
 impl From<Ending> for Refusal {
     fn from(ending: Ending) -> Self {
-        Self { ending, status: None, detail: String::new(), location: None }
+        Self { ending, status: None, detail: String::new(), location: None, unreachable: false }
     }
 }
 
@@ -60,6 +66,9 @@ impl Refusal {
         } else {
             let _infallible = write!(out, "l5d-proxy-error: {}\r\n", self.text());
         }
+        if self.unreachable {
+            let _infallible = write!(out, "{}: {}\r\n", UNREACHABLE.0, UNREACHABLE.1);
+        }
         let _infallible = write!(out, "content-length: 0\r\n{connection}\r\n");
     }
 }
@@ -82,6 +91,14 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "HTTP/1.1 503 Service Unavailable\r\nl5d-proxy-error: no endpoint of web??x: y\r\n\
              content-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        let unreachable = Refusal { unreachable: true, ..Ending::UpstreamRefused.into() };
+        let mut out = Vec::new();
+        unreachable.write(Version::Http11, true, &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "HTTP/1.1 502 Bad Gateway\r\nl5d-proxy-error: the server refused the connection\r\n\
+             leno-application: unreachable\r\ncontent-length: 0\r\n\r\n"
         );
     }
 }

@@ -4,11 +4,13 @@
 //! `100 Continue`, streams both ways). The bytes of bodies are passed on as they came; `leno_http1` says where they end.
 //! Not here: which upstream, retries, what the client is told when it fails (`relay.rs`).
 
+use super::answer::UNREACHABLE;
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, Limits, Malformed, Parse, ResponseHead, Version};
 use leno_runtime::drain::Drain;
+use smallvec::SmallVec;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -62,6 +64,14 @@ pub struct Failure {
     pub request_begun: bool,
     /// Everything sent so far is still at hand, and nothing has come back.
     pub replayable: bool,
+}
+
+impl Failure {
+    /// The upstream ended the connection before any byte of an answer, and the request is still at hand.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.replayable && matches!(self.ending, Ending::UpstreamClosed | Ending::UpstreamReset)
+    }
 }
 
 /// Where the response is.
@@ -373,8 +383,7 @@ impl<'a> Exchange<'a> {
             && !self.outgoing.drain.has_started()
             && self.client_may_stay();
         let persistence = if self.client_keep { Persistence::Keep } else { Persistence::Close };
-        let edit = Edit { persistence, ..self.response_edit };
-        edit::write_response(self.head, self.response.filled(), &edit, self.downward);
+        self.write_head(persistence);
         self.response.consume(self.head.length());
         if !interim {
             self.response_body = BodyReader::new(self.head.framing(), self.limits);
@@ -393,14 +402,28 @@ impl<'a> Exchange<'a> {
         Poll::Ready(Ok(()))
     }
 
+    /// The head as the client gets it, without the word that is between proxies only.
+    fn write_head(&mut self, persistence: Persistence) {
+        let edit = Edit { persistence, ..self.response_edit };
+        let bytes = self.response.filled();
+        if !self.has_word() {
+            return edit::write_response(self.head, bytes, &edit, self.downward);
+        }
+        let mut remove: SmallVec<[&str; 4]> = SmallVec::from_slice(edit.remove);
+        remove.push(UNREACHABLE.0);
+        let edit = Edit { remove: &remove, ..edit };
+        edit::write_response(self.head, bytes, &edit, self.downward);
+    }
+
     /// Whether this is the other proxy's word that its application did not take the connection: then no byte of the
     /// request has reached it, and any request may go elsewhere, as long as it is still at hand.
     fn says_unreachable(&self) -> bool {
-        let shown = Ending::UpstreamRefused.shown();
-        self.head.status() == shown.status
-            && !self.streamed
-            && self.head.header(self.response.filled(), "l5d-proxy-error")
-                == Some(shown.text.as_bytes())
+        self.has_word() && !self.streamed
+    }
+
+    fn has_word(&self) -> bool {
+        self.head.status() >= 500
+            && self.head.header(self.response.filled(), UNREACHABLE.0).is_some()
     }
 
     /// Whether the response lets the client's connection stay: its end is marked, and a client of HTTP/1.0 reads in

@@ -11,7 +11,7 @@ use crate::io::{Buffer, Stream};
 use crate::route::{Choice, Kind, View};
 use crate::tcp;
 use crate::telemetry::{Direction, HttpSeries};
-use crate::upstream::{Peer, Pooled, Turn};
+use crate::upstream::{Backend, Peer, Pooled, Turn};
 use crate::worker::Worker;
 use leno_http1::edit::{self, Edit, FieldLine, Persistence};
 use leno_http1::{BodyReader, Malformed, Parse, RequestHead, Upgrade, Version};
@@ -43,6 +43,8 @@ pub trait Hop {
     fn series(&self, choice: &Choice, slot: &Slot<Peer>) -> Rc<HttpSeries>;
     /// Connects to an endpoint.
     async fn connect(&self, slot: &Slot<Peer>) -> Result<Stream, Refusal>;
+    /// An endpoint lost our connection before it answered: the refusal that says so, if nothing listens there any more.
+    async fn gone(&self, slot: &Slot<Peer>) -> Option<Refusal>;
     /// A request has ended.
     fn ended(&self, request: &Ended<'_>);
 }
@@ -220,6 +222,30 @@ async fn refuse_malformed<H: Hop>(hop: &H, client: &mut Stream, malformed: Malfo
     ending
 }
 
+/// What was tried for one request besides the first attempt; each once at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// Again, after a connection died before any byte of an answer.
+    pub repeated: bool,
+    /// Another endpoint, after one whose application is not there.
+    pub elsewhere: bool,
+}
+
+impl Tried {
+    /// Whether a connection's death may be answered with another attempt. A reused one may just have been closed as idle;
+    /// one to another proxy dies unanswered only when that proxy does.
+    #[must_use]
+    pub fn may_repeat(self, reused: bool, slot: &Slot<Peer>) -> bool {
+        !self.repeated && (reused || slot.endpoint.identity.is_some())
+    }
+
+    /// Whether an endpoint whose application is not there may be passed over.
+    #[must_use]
+    pub fn may_go_elsewhere(self, backend: &Backend, slot: &Slot<Peer>) -> bool {
+        !self.elsewhere && backend.len() > 1 && slot.endpoint.identity.is_some()
+    }
+}
+
 /// A request being answered: what every way out of [`forward`] needs to tell.
 struct Story {
     begun: Instant,
@@ -259,10 +285,11 @@ async fn forward<H: Hop>(
     let idempotent = parts.request.method().is_idempotent();
     let mut keep_alive = parts.request.keep_alive();
 
-    let mut fresh_only = false;
+    let mut tried = Tried::default();
     let mut avoid: Option<Rc<Slot<Peer>>> = None;
     loop {
-        let (slot, pooled) = match acquire(worker, hop, &choice, fresh_only, avoid.as_ref()).await {
+        let acquired = acquire(worker, hop, &choice, tried.repeated, avoid.as_ref()).await;
+        let (slot, pooled) = match acquired {
             Ok(acquired) => acquired,
             Err(refusal) => {
                 return refuse_after_head(hop, client, whole, keep_alive, story, refusal).await;
@@ -270,9 +297,8 @@ async fn forward<H: Hop>(
         };
         let reused = pooled.reused;
         let mut upstream = pooled.stream;
-        let first_attempt = !fresh_only && avoid.is_none();
         let series = story.series.get_or_insert_with(|| hop.series(&choice, &slot)).clone();
-        if first_attempt {
+        if tried == Tried::default() {
             series.request();
         }
         let outstanding = slot.start(Instant::now());
@@ -282,9 +308,7 @@ async fn forward<H: Hop>(
             exchange,
             keep_alive,
             drain: &worker.drain,
-            elsewhere: first_attempt
-                && choice.backend.len() > 1
-                && slot.endpoint.identity.is_some(),
+            elsewhere: tried.may_go_elsewhere(&choice.backend, &slot),
         };
         let lines = choice.response_lines();
         let response_edit = lines.edit();
@@ -328,18 +352,20 @@ async fn forward<H: Hop>(
                 outstanding.finished(Instant::now(), balance::Outcome::Failure);
                 slot.refused(Instant::now(), &worker.random);
                 worker.recorder.retried(hop.direction(), Ending::UpstreamRefused.flag());
-                avoid = Some(slot);
+                (tried.elsewhere, avoid) = (true, Some(slot));
             }
             Outcome::Failed(failure) => {
                 drop(outstanding);
-                let gone = matches!(failure.ending, Ending::UpstreamClosed | Ending::UpstreamReset);
-                let again = gone && reused && !fresh_only && failure.replayable;
-                if again && (idempotent || !failure.request_begun) {
+                let unanswered = failure.is_unanswered() && (idempotent || !failure.request_begun);
+                if unanswered && tried.may_repeat(reused, &slot) {
                     worker.recorder.retried(hop.direction(), failure.ending.flag());
-                    fresh_only = true;
+                    (tried.repeated, avoid) = (true, Some(slot));
                     continue;
                 }
                 upstream.reset_on_drop();
+                if unanswered && let Some(gone) = hop.gone(&slot).await {
+                    return refuse_after_head(hop, client, whole, keep_alive, story, gone).await;
+                }
                 return failed(hop, client, whole, story, failure, (head_at, response_bytes)).await;
             }
         }

@@ -7,8 +7,8 @@ use super::body::{Body, Fault, reason};
 use super::client::Lease;
 use crate::balance::{self, Slot};
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
-use crate::http::relay::{CONNECT_ATTEMPTS_MAX, Ended, Hop, Logged};
+use crate::http::answer::{Refusal, UNREACHABLE};
+use crate::http::relay::{CONNECT_ATTEMPTS_MAX, Ended, Hop, Logged, Tried};
 use crate::route::{Choice, Kind, View};
 use crate::telemetry::HttpSeries;
 use crate::upstream::Peer;
@@ -121,32 +121,30 @@ impl<H: Hop> Asked<'_, H> {
         }
         let ended = body.is_end_stream();
         let mut body = Body::new(body, ended).replayable();
-        let mut fresh_only = false;
+        let mut tried = Tried::default();
         let mut avoid: Option<Rc<Slot<Peer>>> = None;
         loop {
-            let (slot, lease) = match self.acquire(fresh_only, avoid.as_ref()).await {
+            let (slot, lease) = match self.acquire(tried.repeated, avoid.as_ref()).await {
                 Ok(acquired) => acquired,
                 Err(refusal) => return refuse(&mut respond, &refusal, self.is_grpc),
             };
             let numbers = series.get_or_insert_with(|| self.hop.series(self.choice, &slot)).clone();
-            let first_attempt = !fresh_only && avoid.is_none();
-            if first_attempt {
+            if tried == Tried::default() {
                 numbers.request();
             }
             let outstanding = slot.start(Instant::now());
             let may = May {
-                repeat: lease.reused && first_attempt,
-                elsewhere: first_attempt
-                    && self.choice.backend.len() > 1
-                    && slot.endpoint.identity.is_some(),
+                repeat: tried.may_repeat(lease.reused, &slot),
+                elsewhere: tried.may_go_elsewhere(&self.choice.backend, &slot),
             };
-            match self.attempt(&parts, ended, (body, respond), lease, may).await {
+            match self.attempt(&parts, ended, (body, respond), (&slot, lease), may).await {
                 Attempt::Elsewhere(rewound, unanswered) => {
                     outstanding.finished(Instant::now(), balance::Outcome::Failure);
                     slot.refused(Instant::now(), &self.worker.random);
                     let reason = Ending::UpstreamRefused.flag();
                     self.worker.recorder.retried(self.hop.direction(), reason);
                     (body, respond, avoid) = (rewound, unanswered, Some(slot));
+                    tried.elsewhere = true;
                 }
                 Attempt::Told(told) => {
                     let outcome = match told.ending {
@@ -159,7 +157,8 @@ impl<H: Hop> Asked<'_, H> {
                 Attempt::Again(rewound, unanswered) => {
                     drop(outstanding);
                     self.worker.recorder.retried(self.hop.direction(), "http2_refused");
-                    (body, respond, fresh_only) = (rewound, unanswered, true);
+                    (body, respond, avoid) = (rewound, unanswered, Some(slot));
+                    tried.repeated = true;
                 }
             }
         }
@@ -201,7 +200,7 @@ impl<H: Hop> Asked<'_, H> {
         parts: &http::request::Parts,
         ended: bool,
         (body, mut respond): (Body, SendResponse<Bytes>),
-        mut lease: Lease,
+        (slot, mut lease): (&Slot<Peer>, Lease),
         may: May,
     ) -> Attempt {
         let (response, send) = match lease.send.send_request(onward(parts), ended) {
@@ -231,8 +230,12 @@ impl<H: Hop> Asked<'_, H> {
         };
         let idempotent = parts.method.is_idempotent();
         let unanswered = running.head_at.is_none();
-        if may.repeat && unanswered && broken.may_be_repeated(idempotent) && running.up.rewind() {
+        let unanswered = unanswered && broken.may_be_repeated(idempotent);
+        if may.repeat && unanswered && running.up.rewind() {
             return Attempt::Again(running.up, running.respond);
+        }
+        if unanswered && let Some(gone) = self.hop.gone(slot).await {
+            return Attempt::Told(refuse(&mut running.respond, &gone, self.is_grpc));
         }
         Attempt::Told(running.break_off(broken, self.is_grpc))
     }
@@ -354,6 +357,7 @@ impl Running {
         }
         self.head_at = Some(Instant::now());
         let (mut parts, body) = head.into_parts();
+        parts.headers.remove(UNREACHABLE.0);
         self.status = parts.status.as_u16();
         self.grpc = grpc_status(&parts.headers);
         for change in &self.changes {
@@ -449,6 +453,10 @@ fn refuse(respond: &mut SendResponse<Bytes>, refusal: &Refusal, is_grpc: bool) -
     if let Ok(value) = HeaderValue::from_str(&value) {
         response.headers_mut().insert(name, value);
     }
+    if refusal.unreachable {
+        let (name, value) = UNREACHABLE;
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     // A client that is gone hears nothing, and needs nothing.
     let _gone = respond.send_response(response, true);
     Told::refused(refusal, is_grpc)
@@ -475,8 +483,7 @@ fn announced_length(head: &http::response::Parts) -> Option<u64> {
 
 /// The other proxy's word that its application did not take the connection: no byte of the request has reached it.
 fn says_unreachable(headers: &HeaderMap) -> bool {
-    let text = Ending::UpstreamRefused.shown().text;
-    headers.get("l5d-proxy-error").is_some_and(|said| said.as_bytes() == text.as_bytes())
+    headers.contains_key(UNREACHABLE.0)
 }
 
 fn logged(parts: &http::request::Parts) -> Logged {
