@@ -5,18 +5,21 @@
 //! - [`client`]: how one request is made, by protocol.
 //! - [`recorder`]: what was seen, mergeable without loss.
 //! - [`engine`]: threads that bring the three together; [`progress`]: what a watcher is shown meanwhile.
-//! - [`outcome`]: what comes out.
+//! - [`outcome`]: what comes out; [`summary`]: the same as text.
+//! - [`interrupt`]: Ctrl-C ends a load early, with its figures.
 //!
 //! Times are nanoseconds of the machine's monotonic clock throughout ([`clock`]).
 
 pub mod client;
 pub mod clock;
 pub mod engine;
+pub mod interrupt;
 pub mod outcome;
 pub mod plan;
 pub mod progress;
 pub mod recorder;
 pub mod schedule;
+pub mod summary;
 pub mod url;
 
 use crate::load::outcome::Outcome;
