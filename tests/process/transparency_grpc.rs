@@ -37,6 +37,15 @@ fn meshed_equals_direct() {
     report("grpc", direct.len(), &differences(&direct, &meshed));
 }
 
+#[test]
+fn half_meshed_equals_direct() {
+    let direct = run(Meshed::No);
+    for half in Meshed::HALVES {
+        println!("{half:?}");
+        report("grpc-half", direct.len(), &differences(&direct, &run(half)));
+    }
+}
+
 fn run(meshed: Meshed) -> Events {
     let mesh = Plan::new()
         .pod("client")

@@ -51,6 +51,15 @@ fn meshed_equals_direct() {
     report("http2", client::cases().len(), &differences(&direct, &meshed));
 }
 
+#[test]
+fn half_meshed_equals_direct() {
+    let direct = run(Meshed::No);
+    for half in Meshed::HALVES {
+        println!("{half:?}");
+        report("http2-half", client::cases().len(), &differences(&direct, &run(half)));
+    }
+}
+
 /// Every case in one mesh: what the client saw, and under `name, server` what the server saw.
 fn run(meshed: Meshed) -> Events {
     let mesh = Plan::new()

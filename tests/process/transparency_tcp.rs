@@ -3,7 +3,7 @@
 mod latency;
 mod tls;
 
-use leno_tests::compare::{check_direct, check_same};
+use leno_tests::compare::{check_direct, check_halves, check_same};
 use leno_tests::exchange::{Case, To};
 use leno_tests::script::Step::{self, *};
 use std::time::Duration;
@@ -20,6 +20,11 @@ fn table_is_sound() {
 #[test]
 fn meshed_equals_direct() {
     check_same("tcp", &cases());
+}
+
+#[test]
+fn half_meshed_equals_direct() {
+    check_halves("tcp-half", &cases());
 }
 
 /// A server that speaks first is heard at once: the issue allows 50 ms more at p99.

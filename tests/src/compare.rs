@@ -91,17 +91,48 @@ pub fn check_direct(name: &str, cases: &[Case]) {
 /// When one does not; with all that differ.
 #[track_caller]
 pub fn check_same(name: &str, cases: &[Case]) {
+    check_same_as_direct(name, cases, &[Meshed::Yes]);
+}
+
+/// As [`check_same`], with only one side of the call in the mesh: plain text, through one proxy.
+///
+/// # Panics
+/// When a case is not the same; with all that differ.
+#[track_caller]
+pub fn check_halves(name: &str, cases: &[Case]) {
+    check_same_as_direct(name, cases, &Meshed::HALVES);
+}
+
+#[track_caller]
+fn check_same_as_direct(name: &str, cases: &[Case], ways: &[Meshed]) {
     let direct = outcomes(cases, &plan(cases).start(name, Meshed::No));
-    let mesh = plan(cases).start(name, Meshed::Yes);
-    let meshed = outcomes(cases, &mesh);
     let mut wrong = Vec::new();
-    for ((case, direct), meshed) in cases.iter().zip(&direct).zip(&meshed) {
-        if direct.failed() || normal(direct) != normal(meshed) {
-            let (direct, meshed) = (show(&normal(direct)), show(&normal(meshed)));
-            wrong.push(format!("{}\n  direct\n{direct}  meshed\n{meshed}", case.name));
+    for way in ways {
+        let mesh = plan(cases).start(name, *way);
+        let meshed = outcomes(cases, &mesh);
+        check_carried(&mesh, cases.len());
+        for ((case, direct), meshed) in cases.iter().zip(&direct).zip(&meshed) {
+            if direct.failed() || normal(direct) != normal(meshed) {
+                let (direct, meshed) = (show(&normal(direct)), show(&normal(meshed)));
+                let case = case.name;
+                wrong.push(format!("{case}\n  direct\n{direct}  meshed ({way:?})\n{meshed}"));
+            }
         }
     }
-    report(name, cases.len(), &wrong);
+    report(name, cases.len() * ways.len(), &wrong);
+}
+
+/// The comparison is one: the proxies that there are carried every case.
+#[track_caller]
+fn check_carried(mesh: &Mesh, cases: usize) {
+    let proxied: Vec<_> = ["client", "server"].map(|name| mesh.pod(name)).into();
+    let proxied: Vec<_> = proxied.into_iter().filter(|pod| pod.proxy().is_some()).collect();
+    assert!(!proxied.is_empty(), "nobody is meshed");
+    for pod in proxied {
+        let metrics = pod.metrics();
+        let carried = metrics.sum("tcp_open_total", &[("peer", "src")]);
+        assert!(carried >= cases as f64, "{carried}:\n{}", metrics.about("tcp_open_total"));
+    }
 }
 
 /// Fails with all that went wrong, if anything did.

@@ -31,6 +31,13 @@ pub enum Meshed {
     Yes,
     /// Nobody has; the control plane does not run.
     No,
+    /// The pod of this name; the others are outside of the mesh.
+    Only(&'static str),
+}
+
+impl Meshed {
+    /// The two ways in which half of a call is meshed.
+    pub const HALVES: [Self; 2] = [Self::Only("client"), Self::Only("server")];
 }
 
 /// What to build.
@@ -238,7 +245,10 @@ impl Mesh {
             pods_ever: 0,
             directory,
         };
-        for pod in plan.pods {
+        for mut pod in plan.pods {
+            let outside = matches!(meshed, Meshed::Only(name) if name != pod.name);
+            pod.meshed &= !outside;
+            pod.proxied &= !outside;
             mesh.lay_out(pod)?;
         }
         for (index, (name, ports, pods)) in (1..).zip(plan.services) {
@@ -246,7 +256,7 @@ impl Mesh {
             mesh.services.insert(name, service);
         }
         mesh.write_services()?;
-        if meshed == Meshed::Yes {
+        if meshed != Meshed::No {
             mesh.start_control()?;
             let names: Vec<String> = mesh.pods.keys().cloned().collect();
             for name in &names {
@@ -263,7 +273,7 @@ impl Mesh {
         self.pods_ever += 1;
         let addresses = Addresses::of_pod(self.pods_ever);
         let namespace = network::pod(&self.node, &plan.name, self.pods_ever)?;
-        let meshed = plan.meshed && self.meshed == Meshed::Yes;
+        let meshed = plan.meshed && self.meshed != Meshed::No;
         self.manifests.pod(&plan.name, addresses, meshed, &plan.annotations)?;
         self.pods.insert(plan.name.clone(), Pod { proxy: None, namespace, addresses, plan });
         Ok(())
