@@ -12,9 +12,12 @@ mod servers;
 use certificates::Authority;
 use leno_bench::load::client::target::Target;
 use leno_bench::load::client::{Exchange, Failure, Lane, grpc, open};
+use leno_bench::load::outcome::Counts;
 use leno_bench::load::plan::{Plan, Protocol};
 use servers::{Seen, Speaks, start};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -373,4 +376,93 @@ fn files_that_are_not_what_they_should_be_are_named_by_their_flag() {
         "--key",
     );
     check(&|plan| plan.tls.server_name = Some("a b".into()), "a b");
+}
+
+/// A server in a thread of its own, until the test's process ends: the engine keeps the thread that calls it.
+fn serve_apart(speaks: Speaks, tls: Option<Arc<rustls::ServerConfig>>) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        local(async move {
+            tell.send(start(speaks, tls).await.0).unwrap();
+            std::future::pending().await
+        });
+    });
+    told.recv().unwrap()
+}
+
+/// Twelve requests over three connections of two lanes, counted by the engine.
+fn counts(
+    speaks: Speaks,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    change: impl Fn(&mut Plan),
+) -> Counts {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut plan = plan(scheme, serve_apart(speaks, tls), "/", Protocol::Http2);
+    (plan.connections, plan.streams, plan.count, plan.duration) = (3, 2, Some(12), None);
+    change(&mut plan);
+    let counts = leno_bench::load::run(&plan, |_| ControlFlow::Continue(())).unwrap().counts;
+    let failed: u64 = counts.errors.values().sum();
+    assert_eq!((counts.offered, counts.completed + failed), (12, 12), "{counts:?}");
+    counts
+}
+
+fn by_name(names: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    names.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+#[test]
+fn the_engine_counts_what_clients_see() {
+    let h2 = Speaks::Http2(100);
+    let path = |path: &'static str, protocol: Protocol| {
+        move |plan: &mut Plan| (plan.url.path, plan.protocol) = (path.into(), protocol)
+    };
+    let seen = counts(h2, None, |_| ());
+    assert_eq!((seen.status, seen.bytes_in), (by_name(&[("200", 12)]), 60));
+    assert_eq!((seen.connections, seen.reconnects), (3, 0));
+
+    let seen = counts(h2, None, path("/reset", Protocol::Http2));
+    assert_eq!((seen.errors, seen.connections), (by_name(&[("reset", 12)]), 3));
+
+    let seen = counts(h2, None, path("/grpc/late", Protocol::GrpcUnary));
+    assert_eq!(seen.status, by_name(&[("200", 12), ("grpc-14", 12)]));
+
+    let seen = counts(h2, None, path("/grpc/chat", Protocol::GrpcStream));
+    assert_eq!((seen.status, seen.connections), (by_name(&[("200", 12)]), 3));
+
+    let seen = counts(Speaks::Echo, None, |plan| {
+        (plan.protocol, plan.streams, plan.body) = (Protocol::Tcp, 1, vec![1; 100]);
+    });
+    assert_eq!((seen.completed, seen.bytes_in, seen.bytes_out), (12, 1200, 1200));
+}
+
+#[test]
+fn the_engine_opens_connections_in_the_place_of_those_that_end() {
+    let h2 = Speaks::Http2(100);
+    // A lane at a time, so that each GOAWAY meets one request.
+    let seen = counts(h2, None, |plan| (plan.url.path, plan.streams) = ("/goaway".into(), 1));
+    assert_eq!((seen.status, seen.connections, seen.reconnects), (by_name(&[("200", 12)]), 12, 9));
+    for (protocol, path) in [
+        (Protocol::Http2, "/"),
+        (Protocol::GrpcUnary, "/grpc/echo"),
+        (Protocol::GrpcStream, "/grpc/chat"),
+    ] {
+        let seen = counts(h2, None, |plan| {
+            (plan.protocol, plan.url.path, plan.keep_alive) = (protocol, path.into(), false);
+        });
+        assert_eq!((seen.status, seen.connections), (by_name(&[("200", 12)]), 12), "{protocol:?}");
+    }
+    let seen = counts(Speaks::Echo, None, |plan| {
+        (plan.protocol, plan.streams, plan.keep_alive) = (Protocol::Tcp, 1, false);
+    });
+    assert_eq!((seen.completed, seen.connections), (12, 12));
+}
+
+#[test]
+fn the_engine_counts_what_tls_refuses() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let server = || Some(ours.server(false, &["h2"]));
+    let seen = counts(Speaks::Http2(100), server(), |plan| plan.tls.ca = Some(ours.root()));
+    assert_eq!((seen.completed, seen.connections), (12, 3));
+    let seen = counts(Speaks::Http2(100), server(), |plan| plan.tls.ca = Some(other.root()));
+    assert_eq!((seen.errors, seen.connections), (by_name(&[("tls", 12)]), 0));
 }

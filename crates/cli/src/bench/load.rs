@@ -4,6 +4,7 @@ use crate::bench::EXIT_INVALID;
 use crate::output;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
+use leno_bench::load::client::grpc;
 use leno_bench::load::outcome::Outcome;
 use leno_bench::load::plan::{Plan, Profile, Protocol, Tls};
 use leno_bench::load::schedule::{Arrival, Rate, Schedule};
@@ -56,7 +57,7 @@ pub(crate) struct Load {
     /// File with the body of each request
     #[arg(short = 'D', long = "body-file", value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
-    /// Body of each request by its size only, in bytes
+    /// Body of each request by its size only, in bytes; with gRPC a message whose field 2 has so many
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["body", "body_file"])]
     pub(crate) payload_size: Option<usize>,
     /// A connection for each request
@@ -168,7 +169,7 @@ fn plan(arguments: &Load) -> anyhow::Result<Plan> {
     } else if arguments.grpc_stream {
         plan.protocol = Protocol::GrpcStream;
     }
-    plan.body = body(arguments)?;
+    plan.body = body(arguments, plan.protocol)?;
     plan.method = match &arguments.method {
         Some(method) => method.clone(),
         None => if plan.body.is_empty() { "GET" } else { "POST" }.to_owned(),
@@ -220,12 +221,15 @@ fn threads(wanted: Option<usize>) -> anyhow::Result<usize> {
     Ok(wanted.unwrap_or(if cores <= 2 { 1 } else { cores }))
 }
 
-fn body(arguments: &Load) -> anyhow::Result<Vec<u8>> {
+fn body(arguments: &Load, protocol: Protocol) -> anyhow::Result<Vec<u8>> {
     if let Some(path) = &arguments.body_file {
         return std::fs::read(path).with_context(|| format!("-D {}", path.display()));
     }
     if let Some(size) = arguments.payload_size {
-        return Ok(vec![b'x'; size]);
+        return Ok(match protocol {
+            Protocol::GrpcUnary | Protocol::GrpcStream => grpc::ping(size),
+            Protocol::Http1 | Protocol::Http2 | Protocol::Tcp => vec![b'x'; size],
+        });
     }
     Ok(arguments.body.clone().unwrap_or_default().into_bytes())
 }

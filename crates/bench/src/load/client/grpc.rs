@@ -37,7 +37,8 @@ pub(super) async fn open_streams(
     target: &Rc<Target>,
 ) -> Result<Vec<Stream>, Failure> {
     let message = frame::frame(&target.body);
-    let messages_max = target.stream_messages;
+    // Where a connection serves one request only, that one ends its stream too.
+    let messages_max = if target.keep_alive { target.stream_messages } else { Some(1) };
     let links = http2::connect(stream, target).await?;
     let lane = |link| Stream { link, message: message.clone(), messages_max, call: None };
     Ok(links.into_iter().map(lane).collect())

@@ -183,7 +183,8 @@ pub(super) async fn connect(stream: Stream, target: &Rc<Target>) -> Result<Vec<L
         // How it ended is told by its streams.
         let _ended = connection.await;
     });
-    let mut lanes = target.streams;
+    // What a connection serves only once needs one lane.
+    let mut lanes = if target.keep_alive { target.streams } else { 1 };
     if lanes > 1
         && let Some(pings) = &mut pings
     {

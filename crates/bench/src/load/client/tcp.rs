@@ -118,6 +118,6 @@ impl Tcp {
     /// Whether another request can be made.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.quiet
+        self.quiet && self.stream.is_quiet()
     }
 }
