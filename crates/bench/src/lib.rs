@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chaos;
+pub mod compare;
 pub mod histogram;
 pub mod load;
 pub mod measure;

@@ -3,11 +3,20 @@
 //! From `/proc` and cgroups, once a second, from one thread ([`Sampler`]); nothing of it makes requests or knows a mesh.
 //! [`machine`] says where it all ran. What the figures mean together is [`crate::statistics`]' business.
 
+mod cgroup;
+mod cut;
+mod ledger;
 pub mod machine;
+mod network;
+mod node;
+mod processes;
+mod sampler;
 
 use crate::load::outcome::Counts;
 use crate::result::{Resources, Used};
 use std::collections::BTreeMap;
+
+pub use sampler::Sampler;
 
 /// Who is who: process ids at the head of each process tree. Children are found by themselves.
 ///
@@ -23,6 +32,15 @@ pub struct Roles {
     pub control: Vec<(String, Vec<i32>)>,
     /// Load generators.
     pub generator: Vec<(String, Vec<i32>)>,
+}
+
+/// What a process tree is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Proxy,
+    App,
+    Control,
+    Generator,
 }
 
 /// The measured phase, on the machine's monotonic clock.

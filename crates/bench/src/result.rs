@@ -115,7 +115,8 @@ pub struct Run {
     pub series_1s: Series,
     /// What everything cost, by role.
     pub resources: Resources,
-    /// `retrans`, `rto`, `delayed_acks`, `timeouts`, … of the machine, as differences over the measured phase.
+    /// `retrans`, `rto`, `delayed_acks`, … of all namespaces that a measured process lives in, as differences over the
+    /// measured phase.
     pub tcp: BTreeMap<String, u64>,
     /// What the timeline did, and what followed.
     pub events: Vec<Event>,
@@ -369,4 +370,117 @@ pub struct Published {
     pub observed: Option<f64>,
     /// Ours in the study's own mode.
     pub observed_compat: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A campaign in which nothing is absent.
+    fn filled() -> Campaign {
+        let words = || vec!["word".to_owned()];
+        let spread = Spread::default();
+        let used = Used { traversals: Some(1), mem_cgroup_mb: Some(spread), ..Used::default() };
+        let all = || vec![used.clone()];
+        let estimate = Estimate { ci95: Some([0.0, 1.0]), ..Estimate::default() };
+        let latencies = || BTreeMap::from([("p99".to_owned(), estimate)]);
+        let one = || BTreeMap::from([("p99".to_owned(), 1.0)]);
+        let errors = BTreeMap::from([("reset".to_owned(), 1)]);
+        let status = BTreeMap::from([("grpc-N".to_owned(), 1)]);
+        let second = Second::default();
+        let run = Run {
+            phases: BTreeMap::from([("warmup".to_owned(), 1.0), ("measure".to_owned(), 1.0)]),
+            invalid_reasons: words(),
+            counts: Counts { errors, status, ..Counts::default() },
+            series_1s: Series::of(&[second], "hlog"),
+            resources: Resources {
+                proxy: all(),
+                app: all(),
+                control: all(),
+                generator: all(),
+                node_residual: all(),
+                ..Resources::default()
+            },
+            tcp: BTreeMap::from([("rto".to_owned(), 1)]),
+            events: vec![Event { recovery_s: Some(1.0), ..Event::default() }],
+            ..Run::default()
+        };
+        let summary = Summary {
+            merged: latencies(),
+            service: latencies(),
+            per_run: BTreeMap::from([("p99".to_owned(), PerRun::default())]),
+            rps: estimate,
+            resources: BTreeMap::from([("cpu_us_per_req".to_owned(), estimate)]),
+            excluded_by_rule: vec![1],
+            sensitivity: BTreeMap::from([("worst_max(1)".to_owned(), one())]),
+            ..Summary::default()
+        };
+        let params = BTreeMap::from([("rate".to_owned(), json!(1))]);
+        let compared = Comparison {
+            ratio: Some(1.0),
+            ratio_ci95: Some([0.0, 1.0]),
+            ci95: Some([0.0, 1.0]),
+            p: Some(1.0),
+            p_holm: Some(1.0),
+            ..Comparison::default()
+        };
+        let probed = BTreeMap::from([("mtls".to_owned(), json!(true))]);
+        Campaign {
+            scenario: Scenario { sources: words(), ..Scenario::default() },
+            manifest: Manifest {
+                host: crate::measure::machine::describe(),
+                mesh: BTreeMap::from([("leno".to_owned(), probed)]),
+                ..Manifest::default()
+            },
+            cells: vec![Cell { params, runs: vec![run], summary, ..Cell::default() }],
+            compare: vec![compared],
+            noise_band: one(),
+            assertions: vec![Assertion { observed: Some(1.0), ..Assertion::default() }],
+            published_check: vec![Published {
+                observed: Some(1.0),
+                observed_compat: Some(1.0),
+                ..Published::default()
+            }],
+            verdict_reasons: words(),
+            ..Campaign::default()
+        }
+    }
+
+    /// Every key, and every value that would hide keys: an empty list, or nothing.
+    fn walk(value: &Value, path: &str, keys: &mut Vec<String>, hidden: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    keys.push(key.clone());
+                    walk(value, &format!("{path}.{key}"), keys, hidden);
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                items.iter().for_each(|item| walk(item, &format!("{path}[]"), keys, hidden));
+            }
+            // What this machine does not say of itself is not hidden by us.
+            Value::Null | Value::Array(_) if !path.starts_with(".manifest.host") => {
+                hidden.push(path.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_field_is_explained() {
+        let page = include_str!("../../../docs/results.md");
+        let (mut keys, mut hidden) = (Vec::new(), Vec::new());
+        let mut value = serde_json::to_value(filled()).expect("plain");
+        // Its keys are the kernel's names of weaknesses.
+        value["manifest"]["host"]["mitigations"] = json!({});
+        walk(&value, "", &mut keys, &mut hidden);
+        assert!(hidden.is_empty(), "not filled in, so not looked at: {hidden:?}");
+        keys.retain(|key| {
+            !page.contains(&format!("`{key}`")) && !page.contains(&format!("\"{key}\""))
+        });
+        assert!(keys.is_empty(), "docs/results.md does not name {keys:?}");
+        let read: Campaign = serde_json::from_value(value).expect("it was written here");
+        assert_eq!(read.cells[0].runs[0].resources.proxy.len(), 1);
+    }
 }

@@ -20,6 +20,7 @@ use crate::result::{Campaign, Cell, Estimate, PerRun, Run, Summary};
 use bootstrap::{DRAWS, Draws};
 pub(crate) use effect::Effect;
 use metric::{COMPARED, COSTS, Name, QUANTILES, ROLES, Source};
+pub(crate) use pairs::{Change, changes};
 use std::collections::BTreeMap;
 use std::fmt;
 

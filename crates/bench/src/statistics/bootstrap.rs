@@ -36,18 +36,32 @@ impl Draws {
         if self.runs < RUNS_MIN {
             return None;
         }
-        let mut values: Vec<f64> =
-            self.weights.chunks_exact(self.runs).filter_map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        let last = values.len().checked_sub(1)?;
-        let cut = (tail(self.runs) * values.len() as f64).floor() as usize;
-        Some([values[cut.min(last)], values[last - cut.min(last)]])
+        inner(self.weights.chunks_exact(self.runs).filter_map(figure).collect(), self.runs)
     }
 
     /// The same for one figure.
     pub(super) fn of(&self, figure: &Figure) -> Option<[f64; 2]> {
         self.interval(|weights| figure.at(weights))
     }
+}
+
+/// 95 % interval of `b - a` of two figures whose repetitions have nothing to do with each other.
+pub(super) fn unpaired(a: &Figure, b: &Figure, draws: usize, seed: u64) -> Option<[f64; 2]> {
+    let runs = a.runs().min(b.runs());
+    if runs < RUNS_MIN {
+        return None;
+    }
+    let (left, right) = (Draws::new(a.runs(), draws, seed), Draws::new(b.runs(), draws, !seed));
+    let pairs = left.weights.chunks_exact(a.runs()).zip(right.weights.chunks_exact(b.runs()));
+    inner(pairs.filter_map(|(one, other)| Some(b.at(other)? - a.at(one)?)).collect(), runs)
+}
+
+/// What is left of drawn values without their tails.
+fn inner(mut values: Vec<f64>, runs: usize) -> Option<[f64; 2]> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    let cut = ((tail(runs) * values.len() as f64).floor() as usize).min(last);
+    Some([values[cut], values[last - cut]])
 }
 
 /// The share of draws to leave out at each end for 95 %.

@@ -1,6 +1,6 @@
 //! Two meshes with the same parameters, repetitions paired by block.
 
-use super::bootstrap::{Draws, RUNS_MIN};
+use super::bootstrap::{self, DRAWS, Draws, RUNS_MIN};
 use super::figure::Figure;
 use super::metric::{COMPARED, Name, Source};
 use super::rank;
@@ -78,6 +78,42 @@ fn one(
         effect: effect.to_string(),
         ..Comparison::default()
     })
+}
+
+/// One figure of the same cell in two campaigns, which had nothing in common but the machine (if that).
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) metric: &'static str,
+    pub(crate) a: f64,
+    pub(crate) b: f64,
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// Absolute.
+    pub(crate) noise_band: f64,
+    pub(crate) effect: Effect,
+}
+
+/// Every figure that a cell has in both of two campaigns. A change below `tolerance` (a share of `a`) is none.
+pub(crate) fn changes(a: &Cell, b: &Cell, tolerance: f64, seed: u64) -> Vec<Change> {
+    let (left, right) = (Source::new(taken(a).collect()), Source::new(taken(b).collect()));
+    COMPARED
+        .iter()
+        .filter_map(|metric| {
+            let name = Name::parse(metric)?;
+            if !left.quotable(&name) || !right.quotable(&name) {
+                return None;
+            }
+            let (a, b) = (left.figure(&name)?, right.figure(&name)?);
+            let (value_a, value_b) = (a.whole()?, b.whole()?);
+            let ci95 = bootstrap::unpaired(&a, &b, DRAWS, seed);
+            let absolute = |figure: &Figure, value: f64| {
+                noise::band(figure, seed).map_or(0.0, |share| share * value.abs())
+            };
+            let noise = absolute(&a, value_a).max(absolute(&b, value_b));
+            let noise_band = noise.max(tolerance * value_a.abs());
+            let effect = Effect::of(value_b - value_a, ci95, noise_band, name.more_is_better());
+            Some(Change { metric, a: value_a, b: value_b, ci95, noise_band, effect })
+        })
+        .collect()
 }
 
 /// The repetitions of both that ran in the same block.
