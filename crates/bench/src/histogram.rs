@@ -42,6 +42,13 @@ impl Histogram {
         let _recorded = self.0.record(value);
     }
 
+    /// Counts a latency so many times.
+    pub fn record_many(&mut self, nanoseconds: u64, count: u64) {
+        let value = nanoseconds.min(NANOSECONDS_MAX);
+        // It cannot fail, as above.
+        let _recorded = self.0.record_n(value, count);
+    }
+
     /// Adds everything that the other has seen.
     pub fn merge(&mut self, other: &Self) {
         // It cannot fail: both have the same digits, and this one grows by itself.

@@ -6,13 +6,17 @@
 //! - [`recorder`]: what was seen, mergeable without loss.
 //! - [`engine`]: threads that bring the three together; [`progress`]: what a watcher is shown meanwhile.
 //! - [`outcome`]: what comes out; [`summary`]: the same as text.
+//! - [`view`]: what a person watches; [`hlog`], [`csv`], [`fortio`]: an outcome in the words of other tools.
 //! - [`interrupt`]: Ctrl-C ends a load early, with its figures.
 //!
 //! Times are nanoseconds of the machine's monotonic clock throughout ([`clock`]).
 
 pub mod client;
 pub mod clock;
+pub mod csv;
 pub mod engine;
+pub mod fortio;
+pub mod hlog;
 pub mod interrupt;
 pub mod outcome;
 pub mod plan;
@@ -21,6 +25,7 @@ pub mod recorder;
 pub mod schedule;
 pub mod summary;
 pub mod url;
+pub mod view;
 
 use crate::load::outcome::Outcome;
 use crate::load::plan::Plan;

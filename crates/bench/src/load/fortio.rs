@@ -116,7 +116,9 @@ pub fn write(outcome: &Outcome) -> String {
         },
         labels: text("labels"),
         start_time: outcome.start.clone(),
-        requested_qps: settings["rate"].as_f64().map_or_else(|| "max".into(), |rate| rate.to_string()),
+        requested_qps: settings["rate"]
+            .as_f64()
+            .map_or_else(|| "max".into(), |rate| rate.to_string()),
         requested_duration: match exactly {
             0 => format!("{}s", settings["duration_s"].as_f64().unwrap_or(seconds)),
             exactly => format!("exactly {exactly} calls"),
@@ -154,7 +156,8 @@ fn distribution(histogram: &Histogram) -> Distribution {
         return Distribution::default();
     }
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    let (min, max, avg) = (seconds(histogram.min()), seconds(histogram.max()), histogram.mean() / 1e9);
+    let (min, max, avg) =
+        (seconds(histogram.min()), seconds(histogram.max()), histogram.mean() / 1e9);
     let mut data: Vec<Interval> = Vec::new();
     let mut sum = 0;
     for bucket in histogram.hdr().iter_recorded() {
@@ -205,7 +208,8 @@ pub fn is_fortio(value: &serde_json::Value) -> bool {
 /// # Errors
 /// It is no JSON, or has no latencies, or they are no numbers that a histogram could be made of.
 pub fn read(text: &str) -> Result<Outcome, String> {
-    let form: Form = serde_json::from_str(text).map_err(|error| format!("fortio's JSON: {error}"))?;
+    let form: Form =
+        serde_json::from_str(text).map_err(|error| format!("fortio's JSON: {error}"))?;
     let service = histogram(&form.duration_histogram)?;
     if service.count() == 0 {
         return Err("fortio's JSON: DurationHistogram has no requests".into());
@@ -219,7 +223,10 @@ pub fn read(text: &str) -> Result<Outcome, String> {
     let sent = service.count();
     let mut invalid_reasons = Vec::new();
     if rate.is_some() && !form.version.starts_with("leno ") {
-        invalid_reasons.push("fortio counts from the send: requests that had to wait for their turn look fast".into());
+        invalid_reasons.push(
+            "fortio counts from the send: requests that had to wait for their turn look fast"
+                .into(),
+        );
     }
     Ok(Outcome {
         schema: SCHEMA.into(),
@@ -271,7 +278,8 @@ fn histogram(distribution: &Distribution) -> Result<Histogram, String> {
             // The last one lies at the end, as fortio has it: its percentiles, and the maximum, come out alike.
             let share = (step + 1) as f64 / steps as f64;
             let value = ((start + (end - start) * share) * 1e9).round() as u64;
-            let upto = |step: u64| (u128::from(count) * u128::from(step) / u128::from(steps)) as u64;
+            let upto =
+                |step: u64| (u128::from(count) * u128::from(step) / u128::from(steps)) as u64;
             histogram.record_many(value, upto(step + 1) - upto(step));
         }
     }

@@ -25,8 +25,8 @@ fn alike(histogram: &Histogram, percentiles: &[(f64, f64)], tolerance: f64) {
 fn what_fortio_wrote_is_read() {
     let read = read(OPEN).expect("it is fortio's");
     assert_eq!(read.hist.service.count(), 1000);
-    // Within the width of an interval that holds few requests.
-    alike(&read.hist.service, &percentiles(OPEN), 0.03);
+    // Up to p99: what lies beyond is a single request or two, and whose it is depends on rounding.
+    alike(&read.hist.service, &percentiles(OPEN)[..4], 0.03);
     assert_eq!(read.counts.status.values().sum::<u64>(), 1000);
     assert!(read.counts.status["503"] > 0 && read.counts.errors.is_empty());
     assert_eq!(read.settings["rate"], 200.0);
@@ -34,7 +34,10 @@ fn what_fortio_wrote_is_read() {
     assert!((read.duration_s - 5.0).abs() < 0.5 && read.start.starts_with("2026-"));
     assert_eq!(read.invalid_reasons.len(), 1, "an open loop from the send may not be quoted");
     let full = super::read(FULL).expect("it is fortio's");
-    assert_eq!((full.hist.response.count(), full.settings["arrival"].as_str()), (5000, Some("closed")));
+    assert_eq!(
+        (full.hist.response.count(), full.settings["arrival"].as_str()),
+        (5000, Some("closed"))
+    );
     assert_eq!((full.settings["count"].as_u64(), full.invalid_reasons.len()), (Some(5000), 0));
 }
 
@@ -62,7 +65,10 @@ fn ours_comes_back() {
     assert!(is_fortio(&value) && !is_fortio(&json!({})));
     assert_eq!((&value["RequestedQPS"], &value["RetCodes"]["-1"]), (&json!("1000"), &json!(99)));
     assert_eq!(value["ID"], "2026-11-21-090000_a_b");
-    let last = value["DurationHistogram"]["Data"].as_array().and_then(|data| data.last()).expect("intervals");
+    let last = value["DurationHistogram"]["Data"]
+        .as_array()
+        .and_then(|data| data.last())
+        .expect("intervals");
     assert_eq!(last["Percent"], 100.0);
     let read = read(&text).expect("it was written here");
     assert_eq!((read.hist.response.count(), read.hist.connect.count()), (9_999, 9_999));
@@ -82,7 +88,8 @@ fn what_is_not_fortios_is_refused() {
         let error = read(text).expect_err(text);
         assert!(error.contains(says), "{error}");
     }
-    let huge = r#"{"DurationHistogram":{"Data":[{"Start":0,"End":1e9,"Count":18446744073709551615}]}}"#;
+    let huge =
+        r#"{"DurationHistogram":{"Data":[{"Start":0,"End":1e9,"Count":18446744073709551615}]}}"#;
     // It may say what it likes of such a file, in no time and without a panic.
     drop(read(huge));
 }
