@@ -1,12 +1,41 @@
 //! `leno bench compare`: what changed between two results.
 
 use clap::Args as ClapArgs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Exit code 0: nothing got worse. 1: something did, beyond the noise band, or an assertion of the second result failed.
+/// 2: a result cannot be stood behind, or nothing can be compared. 3: wrong use.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Compare {}
+pub(crate) struct Compare {
+    /// The result before: its directory, or its `result.json`
+    a: PathBuf,
+    /// The result after
+    b: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A change below this share is none, whatever the noise: 0.02 is 2 %
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    tolerance: f64,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share lies between 0 and 1".to_owned()),
+    }
+}
 
 /// Runs the verb.
-pub(crate) fn run(_arguments: Compare) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("`leno bench compare` is not built yet")
+pub(crate) fn run(arguments: Compare) -> anyhow::Result<ExitCode> {
+    let read = |path: &Path| leno_bench::compare::read(path).map_err(anyhow::Error::msg);
+    let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
+    let compared = leno_bench::compare::compare(&a, &b, arguments.tolerance);
+    let text = match arguments.json {
+        true => format!("{:#}\n", compared.json()),
+        false => compared.table(),
+    };
+    crate::output::print(&text)?;
+    Ok(ExitCode::from(compared.exit_code()))
 }
