@@ -10,6 +10,7 @@ pub mod compare;
 pub mod histogram;
 pub mod load;
 pub mod measure;
+pub mod mesh;
 pub mod report;
 pub mod result;
 pub mod run;

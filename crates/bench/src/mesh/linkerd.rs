@@ -1,0 +1,158 @@
+//! linkerd2-proxy in the place of Leno's, joined to `leno-control`, which serves its API.
+//!
+//! The environment is what linkerd's injector writes into a pod, with Leno's names for the control plane; the key and certificate
+//! request are what linkerd's init step makes there. Nothing supervises the proxy: the sidecar becomes it.
+
+use super::place::Place;
+use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
+use super::{Choice, authority, lacking, program, sidecar};
+use anyhow::{Context, Result};
+use leno_up::state::write_whole;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Who `leno-control` is.
+const CONTROL_NAME: &str = "leno-control.leno.serviceaccount.identity.leno.cluster.local";
+/// Where pods and Services are: what is asked the control plane about. linkerd's default is the private ranges.
+const NETWORKS: &str = "10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8";
+
+/// The program.
+#[must_use]
+pub fn find(choice: &Choice) -> Option<PathBuf> {
+    program(choice, &["linkerd2-proxy"])
+}
+
+/// What is not installed.
+#[must_use]
+pub fn missing(choice: &Choice) -> Option<String> {
+    let install = "cargo install --git https://github.com/linkerd/linkerd2-proxy --locked linkerd2-proxy, then --mesh linkerd=~/.cargo/bin/linkerd2-proxy";
+    find(choice).is_none().then(|| lacking(choice, "linkerd2-proxy", install))
+}
+
+/// The proxy's environment. Pure.
+#[must_use]
+pub fn environment(
+    place: &Place,
+    leno: &BTreeMap<String, String>,
+    anchors: &str,
+    ports: &[u16],
+) -> Vec<(String, String)> {
+    let given = |name: &str| leno.get(name).cloned().unwrap_or_default();
+    let control = given("LENO_PROXY_CONTROL_ADDRESS");
+    let workload = given("LENO_PROXY_WORKLOAD");
+    let context =
+        serde_json::json!({"ns": place.identity.namespace, "nodeName": "leno", "pod": place.pod});
+    let any = if place.ipv6 { "[::]" } else { "0.0.0.0" };
+    let addresses: Vec<String> = place.addresses.iter().map(ToString::to_string).collect();
+    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    let outbound = match place.ipv6 {
+        true => format!("127.0.0.1:{OUTBOUND_PORT},[::1]:{OUTBOUND_PORT}"),
+        false => format!("127.0.0.1:{OUTBOUND_PORT}"),
+    };
+    [
+        ("CORES", place.workers.to_string()),
+        ("LOG", "warn".to_owned()),
+        ("LOG_FORMAT", "plain".to_owned()),
+        ("SHUTDOWN_ENDPOINT_ENABLED", "false".to_owned()),
+        ("SHUTDOWN_GRACE_PERIOD", "10s".to_owned()),
+        ("DESTINATION_SVC_ADDR", control.clone()),
+        ("DESTINATION_SVC_NAME", CONTROL_NAME.to_owned()),
+        ("DESTINATION_CONTEXT", context.to_string()),
+        ("DESTINATION_PROFILE_NETWORKS", NETWORKS.to_owned()),
+        ("DESTINATION_PROFILE_SUFFIXES", "svc.cluster.local.".to_owned()),
+        ("POLICY_SVC_ADDR", control.clone()),
+        ("POLICY_SVC_NAME", CONTROL_NAME.to_owned()),
+        ("POLICY_WORKLOAD", workload),
+        ("POLICY_CLUSTER_NETWORKS", NETWORKS.to_owned()),
+        ("INBOUND_DEFAULT_POLICY", "all-unauthenticated".to_owned()),
+        ("CONTROL_LISTEN_ADDR", format!("{any}:4190")),
+        ("ADMIN_LISTEN_ADDR", format!("{any}:{READY_PORT}")),
+        ("OUTBOUND_LISTEN_ADDR", format!("127.0.0.1:{OUTBOUND_PORT}")),
+        ("OUTBOUND_LISTEN_ADDRS", outbound),
+        ("INBOUND_LISTEN_ADDR", format!("{any}:{INBOUND_PORT}")),
+        ("INBOUND_IPS", addresses.join(",")),
+        ("INBOUND_PORTS", ports.join(",")),
+        ("INBOUND_ACCEPT_KEEPALIVE", "10000ms".to_owned()),
+        ("OUTBOUND_CONNECT_KEEPALIVE", "10000ms".to_owned()),
+        ("IDENTITY_DIR", place.file("identity")),
+        ("IDENTITY_TRUST_ANCHORS", anchors.to_owned()),
+        ("IDENTITY_TOKEN_FILE", given("LENO_PROXY_TOKEN_FILE")),
+        ("IDENTITY_SVC_ADDR", control),
+        ("IDENTITY_SVC_NAME", CONTROL_NAME.to_owned()),
+        ("IDENTITY_LOCAL_NAME", place.identity.dns()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (format!("LINKERD2_PROXY_{name}"), value))
+    .collect()
+}
+
+/// Becomes the proxy.
+///
+/// # Errors
+/// A file cannot be read or written, or the program cannot be run.
+pub fn become_proxy(
+    place: &Place,
+    leno: &BTreeMap<String, String>,
+    program: &Path,
+) -> Result<Infallible> {
+    let anchors = leno.get("LENO_PROXY_TRUST_ANCHORS_FILE").map(String::as_str).unwrap_or_default();
+    let anchors =
+        std::fs::read_to_string(anchors).with_context(|| format!("trust anchors {anchors:?}"))?;
+    let directory = place.directory.join("identity");
+    std::fs::create_dir_all(&directory)?;
+    let (key, request) = authority::request(&place.identity.dns())?;
+    for (name, content) in [("key.p8", key), ("csr.der", request)] {
+        let file = directory.join(name);
+        write_whole(&file, &content, 0o400)?;
+        chown(&file, Some(PROXY_USER), Some(PROXY_USER))?;
+    }
+    let ports: Vec<u16> = sidecar::neighbours(place)?.locals.iter().map(|own| own.port).collect();
+    let environment = environment(place, leno, &anchors, &ports);
+    sidecar::drop_privileges()?;
+    let error = Command::new(program)
+        .env_clear()
+        .envs(environment)
+        .env("PATH", leno.get("PATH").map(String::as_str).unwrap_or_default())
+        .env("HOSTNAME", &place.pod)
+        .exec();
+    Err(error).with_context(|| program.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::place;
+
+    #[test]
+    fn the_environment_of_an_injected_pod() {
+        let leno: BTreeMap<String, String> = [
+            ("LENO_PROXY_CONTROL_ADDRESS", "10.96.0.2:8086"),
+            ("LENO_PROXY_WORKLOAD", r#"{"ns":"default","pod":"web-1"}"#),
+            ("LENO_PROXY_TOKEN_FILE", "/pod/token"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let found = environment(&place::sample("10.244.0.3"), &leno, "PEM", &[8080, 9000]);
+        let found: BTreeMap<String, String> = found.into_iter().collect();
+        for (name, value) in [
+            ("DESTINATION_SVC_ADDR", "10.96.0.2:8086"),
+            ("IDENTITY_SVC_NAME", CONTROL_NAME),
+            ("IDENTITY_LOCAL_NAME", "web.default.serviceaccount.identity.leno.cluster.local"),
+            ("IDENTITY_TOKEN_FILE", "/pod/token"),
+            ("IDENTITY_TRUST_ANCHORS", "PEM"),
+            ("POLICY_WORKLOAD", r#"{"ns":"default","pod":"web-1"}"#),
+            ("INBOUND_PORTS", "8080,9000"),
+            ("INBOUND_IPS", "10.244.0.3"),
+            ("INBOUND_LISTEN_ADDR", "0.0.0.0:4143"),
+            ("OUTBOUND_LISTEN_ADDRS", "127.0.0.1:4140"),
+            ("ADMIN_LISTEN_ADDR", "0.0.0.0:4191"),
+            ("CORES", "1"),
+        ] {
+            assert_eq!(found[&format!("LINKERD2_PROXY_{name}")], value, "{name}");
+        }
+    }
+}
