@@ -115,6 +115,25 @@ fn endpoints_come_and_go() {
     load.stop_without_failure("three pods rolled");
 }
 
+/// Whoever asks for a service that has just come to be waits a moment for its first endpoint.
+#[test]
+fn the_first_endpoint_is_waited_for() {
+    let mut site = Site::start("resilience-first", &["a"]);
+    site.mesh.set_endpoints("server", &[]).expect("write manifests");
+    let address = site.address();
+    let client = &site.mesh.pod("client").namespace;
+    let get = move || leno_tests::load::get(&mut None, address, Connections::Closed);
+    let asking = client.run(move || std::thread::spawn(get));
+    wait::until("the proxy to have the request", wait::LIMIT, || {
+        let metrics = site.mesh.pod("client").metrics();
+        (metrics.sum("tcp_open_total", &[("peer", "src"), ("direction", "outbound")]) > 0.0)
+            .then_some(())
+    });
+    site.mesh.set_endpoints("server", &["a"]).expect("write manifests");
+    let answer = asking.join().expect("no panic");
+    assert_eq!(answer.expect("the request waited for the endpoint"), "a");
+}
+
 #[test]
 fn the_control_plane_dies_and_comes_back() {
     let mut site = Site::start("resilience-control", &["a", "b"]);

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use leno_model::name::Resource;
 use leno_model::policy::InboundPolicy;
 use leno_model::route::{self, BackendKind, OutboundPolicy};
-use leno_model::workload::{Endpoint, Labels, ProtocolHint};
+use leno_model::workload::{Endpoint, EndpointSet, Labels, ProtocolHint};
 use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
 use leno_runtime::tasks;
@@ -32,6 +32,9 @@ mod observe;
 
 pub use observe::Decided;
 
+/// So long does the first one to ask for a service wait for its first endpoint: where a service has just come to be,
+/// its endpoints are on their way. As long as linkerd queues before it fails fast.
+const FIRST_ENDPOINT_MAX: Duration = Duration::from_secs(3);
 /// Idle connections and unused destinations are looked at so often.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Metric series that are idle are looked for so often; it takes the lock of the registry.
@@ -326,7 +329,12 @@ impl Worker {
         if let Some(known) = self.backends.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let receiver = self.discovery.endpoints(&balance.destination).await.map_err(unavailable)?;
+        let mut receiver =
+            self.discovery.endpoints(&balance.destination).await.map_err(unavailable)?;
+        let come = |set: &Arc<EndpointSet>| !set.exists || !set.endpoints.is_empty();
+        // Without one in time, or when discovery ends, the request hears that there is none.
+        let _first =
+            tokio::time::timeout(FIRST_ENDPOINT_MAX, receiver.wait_for(come)).await.is_ok();
         let settings = balance::Settings {
             default_latency: balance.default_latency,
             decay: balance.decay,
