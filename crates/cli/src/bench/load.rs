@@ -9,6 +9,7 @@ use leno_bench::load::outcome::Outcome;
 use leno_bench::load::plan::{Plan, Profile, Protocol, Tls};
 use leno_bench::load::schedule::{Arrival, Rate, Schedule};
 use leno_bench::load::url::Url;
+use leno_bench::load::view::View;
 use leno_bench::load::{self, interrupt, summary};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -121,7 +122,16 @@ pub(crate) struct Load {
     /// Write the outcome as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// No live view
+    /// Write an HdrHistogram log, a line for each second
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hlog: Option<PathBuf>,
+    /// Write a line of CSV for each second
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write what `fortio report` shows
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fortio_json: Option<PathBuf>,
+    /// No live view; there is none either where standard error is no terminal
     #[arg(long)]
     pub(crate) no_tui: bool,
 }
@@ -130,12 +140,18 @@ pub(crate) struct Load {
 pub(crate) fn run(arguments: Load) -> anyhow::Result<ExitCode> {
     let plan = plan(&arguments)?;
     let interrupted = interrupt::watch()?;
-    let outcome = load::run(&plan, |_progress| {
+    let title = format!("{}, {} connections", plan.url, plan.connections);
+    let mut view = if arguments.no_tui { None } else { View::on_terminal(&title) };
+    let outcome = load::run(&plan, |progress| {
+        if let Some(view) = &mut view {
+            view.show(progress);
+        }
         if interrupted.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     })?;
+    drop(view);
     write(&arguments, &outcome)?;
     if outcome.invalid_reasons.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -145,6 +161,7 @@ pub(crate) fn run(arguments: Load) -> anyhow::Result<ExitCode> {
 
 /// Writes what was asked for: the summary, unless JSON takes its place on standard output.
 fn write(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
+    write_files(arguments, outcome)?;
     let Some(path) = &arguments.json else {
         return Ok(output::print(&summary::text(outcome))?);
     };
@@ -156,6 +173,22 @@ fn write(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
     }
     std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
     Ok(output::print(&summary::text(outcome))?)
+}
+
+/// The same in the words of other tools.
+fn write_files(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
+    let forms: [(&str, &Option<PathBuf>, fn(&Outcome) -> String); 3] = [
+        ("--hlog", &arguments.hlog, load::hlog::write),
+        ("--csv", &arguments.csv, load::csv::seconds),
+        ("--fortio-json", &arguments.fortio_json, load::fortio::write),
+    ];
+    for (flag, path, form) in forms {
+        if let Some(path) = path {
+            std::fs::write(path, form(outcome))
+                .with_context(|| format!("{flag} {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// What is asked for, in the engine's words. Every message names the flag.
