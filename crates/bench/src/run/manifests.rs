@@ -40,10 +40,10 @@ pub fn prepare(
         }
     }
     set_replicas(&mut objects, &key.replicas)?;
-    let file = into.join("topology.json");
-    // A `List`, as `kubectl get -o json` prints it.
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    std::fs::write(&file, list.to_string()).with_context(|| file.display().to_string())?;
+    let file = into.join("topology.yaml");
+    // JSON is YAML.
+    let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+    std::fs::write(&file, documents.join("\n---\n")).with_context(|| file.display().to_string())?;
     Ok(vec![file])
 }
 
@@ -143,11 +143,8 @@ mod tests {
             replicas: BTreeMap::from([(workload.to_owned(), 3)]),
         };
         let files = prepare(base, &topology, &key("shop-1/web"), base).expect("prepared");
-        let list: Value =
-            serde_json::from_str(&std::fs::read_to_string(&files[0]).expect("read")).expect("JSON");
-        let seen: Vec<String> = list["items"]
-            .as_array()
-            .expect("a list")
+        let seen: Vec<String> = read(&files[0])
+            .expect("read")
             .iter()
             .map(|object| {
                 let metadata = &object["metadata"];

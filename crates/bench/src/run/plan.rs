@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What a start of a topology is expected to take.
-const BED_START: Duration = Duration::from_secs(4);
+const BED_START: Duration = Duration::from_secs(3);
 /// What a repetition is expected to take besides its phases: processes, sampling, writing.
-const RUN_OVERHEAD: Duration = Duration::from_millis(600);
+const RUN_OVERHEAD: Duration = Duration::from_millis(300);
 /// What each further generator process of a warm-up is expected to take.
 const WINDOW_OVERHEAD: Duration = Duration::from_millis(150);
 
@@ -261,7 +261,7 @@ impl Planned {
         if load.streams > 1 {
             put("streams", json!(load.streams));
         }
-        if !load.keepalive {
+        if !load.keeps_alive(self.mode) {
             put("keepalive", json!(false));
         }
         if load.body_bytes > 0 {

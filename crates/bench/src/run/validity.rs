@@ -21,6 +21,8 @@ pub struct Seen<'a> {
     pub cores: usize,
     /// Whether the load asks for as much as there is.
     pub is_closed: bool,
+    /// Whether the load follows a profile that is late on purpose.
+    pub is_late_on_purpose: bool,
     /// Pods whose programs changed though the timeline did not touch them.
     pub restarted: &'a [String],
 }
@@ -35,7 +37,10 @@ pub fn reasons(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
     }
     let failed = failed_share(seen.outcome);
     if counts.completed == 0 {
-        reasons.push("no request was answered".to_owned());
+        let words = "no request was answered".to_owned();
+        if !reasons.contains(&words) {
+            reasons.push(words);
+        }
     } else if failed > rules.failed_max {
         let (failed, most) = (failed * 100.0, rules.failed_max * 100.0);
         reasons.push(format!("{failed:.2} % of requests failed, more than {most} %"));
@@ -59,7 +64,10 @@ fn open_loop(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
     let allowed = outcome.hist.response.quantile(0.5) as f64 * LATENESS_SHARE;
     let allowed = allowed.max(rules.lateness_p999_max.as_nanos() as f64);
     // A load that has found its own fault says it in its own words.
-    if late > allowed && !outcome.invalid_reasons.iter().any(|reason| reason.contains("late")) {
+    if !seen.is_late_on_purpose
+        && late > allowed
+        && !outcome.invalid_reasons.iter().any(|reason| reason.contains("late"))
+    {
         let said = |nanoseconds: f64| format!("{:.0} us", nanoseconds / 1000.0);
         reasons.push(format!("generator late: p99.9 {}, allowed {}", said(late), said(allowed)));
     }
@@ -165,6 +173,7 @@ mod tests {
             resources: &resources,
             cores: 2,
             is_closed: true,
+            is_late_on_purpose: false,
             restarted: &restarted,
         };
         assert_eq!(reasons(&Validity::default(), &seen), ["restarted by themselves: web-1"]);
@@ -179,6 +188,7 @@ mod tests {
             resources: &resources,
             cores: 2,
             is_closed: false,
+            is_late_on_purpose: false,
             restarted: &[],
         };
         assert_eq!(reasons(&Validity::default(), &seen), expected);

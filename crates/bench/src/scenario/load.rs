@@ -28,8 +28,8 @@ pub struct Load {
     pub connections: Vec<u32>,
     /// Requests in flight on one connection; above 1 only where the protocol can.
     pub streams: u32,
-    /// Whether a connection is used again.
-    pub keepalive: bool,
+    /// When a connection is used again.
+    pub keepalive: KeepAlive,
     /// Ends the measured phase after so many requests; without it, phases say how long.
     pub requests: Option<Requests>,
     /// How the generator behaves.
@@ -42,6 +42,17 @@ pub struct Load {
     pub phases: Phases,
     /// Whether the timeline runs beside this load.
     pub timeline: bool,
+}
+
+/// When a connection is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// Always.
+    Always,
+    /// Never: a connection for each request.
+    Never,
+    /// Only in honest mode: the study's own generator connects anew each time.
+    HonestOnly,
 }
 
 /// How a request looks on the wire.
@@ -228,7 +239,9 @@ impl Load {
             rates,
             connections,
             streams: fields.get("streams").and_then(|n| n.count(1, 10_000)).unwrap_or(1) as u32,
-            keepalive: flag("keepalive"),
+            keepalive: fields
+                .get("keepalive")
+                .map_or(Some(KeepAlive::Always), |n| keepalive(&n))?,
             requests: fields.get("requests").and_then(|node| requests(&node)),
             modes,
             client: fields
@@ -260,7 +273,9 @@ impl Load {
                 "streams: only h2c, grpc and grpc-stream carry more than one on a connection",
             );
         }
-        if !self.keepalive && !matches!(self.protocol, Protocol::Http1 | Protocol::Tcp) {
+        if self.keepalive != KeepAlive::Always
+            && !matches!(self.protocol, Protocol::Http1 | Protocol::Tcp)
+        {
             fields.wrong("keepalive: false is for http1 and tcp");
         }
         if self.requests.is_none() && self.phases.measure.is_zero() {
@@ -285,6 +300,16 @@ impl Load {
                 let name = self.protocol.name();
                 fields.wrong(format!("target: {:?} does not go with protocol {name}", target.url));
             }
+        }
+    }
+
+    /// Whether connections are used again in this mode.
+    #[must_use]
+    pub fn keeps_alive(&self, mode: Mode) -> bool {
+        match self.keepalive {
+            KeepAlive::Always => mode != Mode::OhaClosed,
+            KeepAlive::Never => false,
+            KeepAlive::HonestOnly => mode == Mode::Honest,
         }
     }
 
@@ -386,6 +411,19 @@ fn rates(fields: &Fields<'_>, arrival: &Arrival) -> Vec<Rate> {
         Some(Rate::Share { share: share?, load: load? })
     };
     node.list().iter().filter_map(read).collect()
+}
+
+/// `true`, `false` or `honest`.
+fn keepalive(node: &Node<'_>) -> Option<KeepAlive> {
+    match (node.value().as_bool(), node.value().as_str()) {
+        (Some(true), _) => Some(KeepAlive::Always),
+        (Some(false), _) => Some(KeepAlive::Never),
+        (_, Some("honest")) => Some(KeepAlive::HonestOnly),
+        _ => {
+            node.wrong("true, false, or honest (only in honest mode)");
+            None
+        }
+    }
 }
 
 fn requests(node: &Node<'_>) -> Option<Requests> {

@@ -1,0 +1,210 @@
+//! One repetition: warm up until stable, measure, sample, do what the timeline says, decide whether it may be quoted.
+
+use crate::chaos::{self, Done};
+use crate::load::clock;
+use crate::load::outcome::Outcome;
+use crate::measure::{self, Sampler, Window};
+use crate::mesh::{Bed, Pod};
+use crate::result::{Run, Series};
+use crate::run::bed;
+use crate::run::generator::{self, Running, Stretch};
+use crate::run::interrupt::Interrupt;
+use crate::run::plan::Planned;
+use crate::run::validity;
+use crate::scenario::Scenario;
+use crate::scenario::load::{Arrival, Load, Mode};
+use crate::scenario::timeline::{Action, moments};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Every measured phase begins with connections that are open: so much of a generator's own warm-up at least.
+const WARM_UP_MIN: Duration = Duration::from_millis(200);
+/// The same, where windows of load have come before.
+const WARM_UP_AFTER_WINDOWS: Duration = Duration::from_millis(500);
+/// From the start of `leno exec` to the generator's first request, about. Events are timed by it, and recorded exactly.
+const GENERATOR_START: Duration = Duration::from_millis(60);
+
+/// What one repetition is made of.
+pub(crate) struct Repetition<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) planned: &'a Planned,
+    /// What the rate came to.
+    pub(crate) rate: Option<f64>,
+    pub(crate) bed: &'a Bed,
+    pub(crate) seed: u64,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// What a repetition gives.
+pub(crate) struct Performed {
+    /// What is kept of it; block, order and the log's name are for the caller.
+    pub(crate) run: Run,
+    /// What the generators have seen.
+    pub(crate) outcome: Outcome,
+}
+
+impl Repetition<'_> {
+    /// From the first request of the warm-up to the verdict.
+    ///
+    /// # Errors
+    /// Nobody can send, a generator failed, or the user wants it to end.
+    pub(crate) fn perform(&self) -> anyhow::Result<Performed> {
+        let load = self.load();
+        let clients = bed::pods_of(self.bed, &load.client)?;
+        anyhow::ensure!(!clients.is_empty(), "no pod of the client {:?} runs", load.client);
+        let (warmed, warm_up) = self.warm_up(&clients)?;
+        let before = self.bed.pods()?;
+        let passed = self.bed.requests_through_proxies();
+        let stretch = Stretch {
+            warm_up,
+            measure: load.requests.map_or(load.phases.measure, |requests| requests.wait_max),
+            counted: load.requests.is_some(),
+        };
+        let running = self.start(&clients, stretch)?;
+        let generators: Vec<(String, i32)> =
+            running.iter().map(|one| (client_name(&before, one.pod()), one.pid())).collect();
+        let roles = bed::roles(&before, &self.bed.control_pids(), &generators);
+        let sampler = Sampler::start(roles);
+        let (outcome, done) = self.measure(running, stretch, &sampler)?;
+        let window = Window {
+            begin_monotonic_ns: outcome.start_monotonic_ns,
+            duration_s: outcome.duration_s,
+        };
+        let (mut resources, tcp) = sampler.stop(&window);
+        let after = self.bed.pods()?;
+        let share = outcome.duration_s / (outcome.duration_s + warm_up.as_secs_f64());
+        let traversals = traversals(&before, &passed, &self.bed.requests_through_proxies(), share);
+        measure::per_request(&mut resources, &outcome.counts, &traversals);
+        let ended: BTreeSet<String> = done.iter().flat_map(|event| event.ended.clone()).collect();
+        let mut reasons = validity::reasons(
+            &self.scenario.validity,
+            &validity::Seen {
+                outcome: &outcome,
+                resources: &resources,
+                cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                is_closed: load.arrival == Arrival::Closed,
+                is_late_on_purpose: matches!(self.planned.mode, Mode::Wrk2 | Mode::Fortio),
+                restarted: &bed::restarted(&before, &after, &ended),
+            },
+        );
+        let undone = done.iter().filter(|event| event.failed);
+        reasons.extend(undone.map(|event| format!("timeline: {}: {}", event.kind, event.detail)));
+        let warmup = warmed + warm_up;
+        let run = Run {
+            start: outcome.start.clone(),
+            phases: BTreeMap::from([
+                ("warmup".to_owned(), warmup.as_secs_f64()),
+                ("measure".to_owned(), outcome.duration_s),
+            ]),
+            valid: reasons.is_empty(),
+            invalid_reasons: reasons,
+            counts: outcome.counts.clone(),
+            hist: outcome.hist.clone(),
+            series_1s: Series::of(&outcome.seconds, ""),
+            resources,
+            tcp,
+            events: chaos::consequences(&done, outcome.start_monotonic_ns, &outcome.seconds),
+            generator: outcome.generator.clone(),
+            ..Run::default()
+        };
+        self.rest(load.phases.cooldown);
+        Ok(Performed { run, outcome })
+    }
+
+    fn load(&self) -> &Load {
+        &self.scenario.loads[self.planned.load]
+    }
+
+    /// Windows of load until the last ones agree. Answers what they took, and what the measured load itself is to warm up.
+    fn warm_up(&self, clients: &[String]) -> anyhow::Result<(Duration, Duration)> {
+        let warmup = &self.load().phases.warmup;
+        if warmup.min == warmup.max {
+            return Ok((Duration::ZERO, warmup.max.max(WARM_UP_MIN)));
+        }
+        let (mut taken, mut windows) = (Duration::ZERO, Vec::new());
+        while taken + warmup.window <= warmup.max {
+            let stretch =
+                Stretch { warm_up: Duration::ZERO, measure: warmup.window, counted: false };
+            let running = self.start(clients, stretch)?;
+            let outcome = generator::wait(running, warmup.window, self.interrupt)?;
+            let response = &outcome.hist.response;
+            windows.push((response.quantile(0.5), response.quantile(0.99)));
+            taken += warmup.window;
+            if taken >= warmup.min && warmup.is_stable(&windows) {
+                break;
+            }
+        }
+        Ok((taken, WARM_UP_AFTER_WINDOWS))
+    }
+
+    /// One generator for each pod and target.
+    fn start(&self, clients: &[String], stretch: Stretch) -> anyhow::Result<Vec<Running>> {
+        let load = self.load();
+        let parts = generator::divide(self.scenario, self.planned, self.rate, clients);
+        let start = |(number, part): (usize, &generator::Part)| {
+            let seed = self.seed.wrapping_add(number as u64);
+            let words = generator::arguments(load, self.planned.mode, part, stretch, seed);
+            Running::start(self.bed, &part.pod, &words)
+        };
+        parts.iter().enumerate().map(start).collect()
+    }
+
+    /// Waits for the generators while the timeline runs beside them.
+    fn measure(
+        &self,
+        running: Vec<Running>,
+        stretch: Stretch,
+        sampler: &Sampler,
+    ) -> anyhow::Result<(Outcome, Vec<Done>)> {
+        let moments: Vec<(Duration, Action)> = match self.load().timeline {
+            true => moments(&self.scenario.timeline, stretch.measure),
+            false => Vec::new(),
+        };
+        let begin = Instant::now() + GENERATOR_START + stretch.warm_up;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let conductor = scope.spawn(|| {
+                let is_over = || is_over.load(Ordering::Relaxed);
+                // A sample where the phase begins makes its cut exact.
+                std::thread::sleep(begin.saturating_duration_since(Instant::now()));
+                sampler.mark();
+                chaos::conduct(self.bed, &moments, begin, &clock::now, &is_over)
+            });
+            let longest = stretch.warm_up + stretch.measure;
+            let outcome = generator::wait(running, longest, self.interrupt);
+            is_over.store(true, Ordering::Relaxed);
+            let done = conductor.join().unwrap_or_default();
+            Ok((outcome?, done))
+        })
+    }
+
+    fn rest(&self, length: Duration) {
+        let until = Instant::now() + length;
+        while Instant::now() < until && !self.interrupt.is_asked() {
+            std::thread::sleep(Duration::from_millis(20).min(length));
+        }
+    }
+}
+
+/// How results name the pod of a generator.
+fn client_name(pods: &[Pod], full: &str) -> String {
+    let found = pods.iter().find(|pod| bed::full_name(pod) == full);
+    found.map_or_else(|| full.to_owned(), bed::short_name)
+}
+
+/// Requests through each proxy in the measured phase: what its counter went up by, less the generators' own warm-up.
+fn traversals(
+    pods: &[Pod],
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+    share: f64,
+) -> BTreeMap<String, u64> {
+    let counted = after.iter().filter_map(|(name, after)| {
+        let pod = pods.iter().find(|pod| pod.name == *name)?;
+        // A proxy that started meanwhile has counted from 0.
+        let passed = after.checked_sub(*before.get(name)?)?;
+        Some((bed::short_name(pod), (passed as f64 * share).round() as u64))
+    });
+    counted.collect()
+}
