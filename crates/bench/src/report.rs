@@ -2,6 +2,7 @@
 //!
 //! It decides nothing: figures and verdicts are in the result, and a report can be written again from it at any time.
 //! [`write()`] makes the files, [`serve`] shows them while a run goes on. [`html`] is the page, panel by panel;
+//! `import` makes a result of a single load, fortio's too.
 //! `words`, `group` and `compared` are what all three forms say alike; `axis`, `frame` and `svg` draw.
 
 mod axis;
@@ -10,6 +11,7 @@ mod csv;
 mod frame;
 mod group;
 mod html;
+mod import;
 mod markdown;
 pub mod serve;
 mod svg;
@@ -59,12 +61,29 @@ pub fn read(path: &Path) -> Result<Campaign> {
 
 /// Reads the result at `path` (a file or its directory) and writes its reports beside it.
 ///
+/// One load (`leno bench load --json`, or what fortio wrote) becomes a result with one repetition, in a directory that
+/// has the file's name without its end.
+///
 /// # Errors
 /// As of [`read`] and [`write()`].
 pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
-    let campaign = read(path)?;
     let file = file(path);
-    write(&campaign, file.parent().unwrap_or(Path::new(".")))
+    let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    let beside = file.parent().unwrap_or(Path::new("."));
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let import =
+        import::campaign(&text, &name).with_context(|| format!("{} is no load", file.display()))?;
+    let Some(campaign) = import else {
+        let campaign = parse(&text).with_context(|| format!("{} is no result", file.display()))?;
+        return write(&campaign, beside);
+    };
+    let directory = beside.join(&name);
+    fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
+    let result = directory.join(RESULT);
+    replace(&result, &serde_json::to_string(&campaign)?)?;
+    let mut written = vec![result];
+    written.extend(write(&campaign, &directory)?);
+    Ok(written)
 }
 
 fn file(path: &Path) -> PathBuf {
