@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod attempt;
 pub mod balance;
 pub mod capture;
 pub mod config;

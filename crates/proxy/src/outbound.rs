@@ -9,7 +9,7 @@ use crate::route::{self, Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::Peer;
 use crate::worker::{Destination, Worker};
-use crate::{balance, dial, http2, original_destination, tcp};
+use crate::{attempt, balance, dial, http2, original_destination, tcp};
 use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weighted};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -124,29 +124,16 @@ async fn connect_bytes(
         Distribution::Random(weighted) => pick_weighted(weighted, worker.random.unit()),
     };
     let backend = worker.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
-    let mut refused = None;
-    for _ in 0..relay::CONNECT_ATTEMPTS_MAX {
-        let avoid = refused.as_ref().map(|(slot, _)| slot);
-        let Some(slot) = backend.pick(worker, avoid) else { break };
+    let connected = attempt::acquire(worker, &backend, None, async |slot| {
         let _pending = backend.pending(worker)?;
         let _turn = slot.data.turn(true).await;
         let outstanding = slot.start(Instant::now());
-        match dial::connect(worker, Direction::Outbound, &slot.endpoint, dial::Carries::Bytes).await
-        {
-            Ok(stream) => {
-                slot.connected();
-                return Ok(Upstream { stream, spoken: Buffer::new(), outstanding });
-            }
-            Err(refusal) => {
-                slot.refused(Instant::now(), &worker.random);
-                refused = Some((slot, refusal));
-                if backend.len() < 2 {
-                    break;
-                }
-            }
-        }
-    }
-    Err(refused.map_or_else(|| backend.no_endpoints(), |(_, refusal)| refusal))
+        let direction = Direction::Outbound;
+        let stream = dial::connect(worker, direction, &slot.endpoint, dial::Carries::Bytes).await?;
+        slot.connected();
+        Ok(Upstream { stream, spoken: Buffer::new(), outstanding })
+    });
+    Ok(connected.await?.1)
 }
 
 /// Requests of our application to a service.

@@ -5,6 +5,7 @@
 use super::answer::Refusal;
 use super::exchange::{Done, Exchange, Failure, Outcome, Outgoing};
 use super::scratch::{Parts, Scratch};
+use crate::attempt::{self, Tried};
 use crate::balance::{self, Outstanding, Slot};
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
@@ -22,8 +23,6 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Endpoints that are tried for one request before it fails: nothing was sent to those that refused.
-pub const CONNECT_ATTEMPTS_MAX: usize = 3;
 /// How long, and how many bytes, we read on after an answer that left request bytes unread: closing at once would
 /// reset the connection and could take the answer with it.
 const LINGER_MAX: Duration = Duration::from_millis(500);
@@ -222,30 +221,6 @@ async fn refuse_malformed<H: Hop>(hop: &H, client: &mut Stream, malformed: Malfo
     ending
 }
 
-/// What was tried for one request besides the first attempt; each once at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tried {
-    /// Again, after a connection died before any byte of an answer.
-    pub repeated: bool,
-    /// Another endpoint, after one whose application is not there.
-    pub elsewhere: bool,
-}
-
-impl Tried {
-    /// Whether a connection's death may be answered with another attempt. A reused one may just have been closed as idle;
-    /// one to another proxy dies unanswered only when that proxy does.
-    #[must_use]
-    pub fn may_repeat(self, reused: bool, slot: &Slot<Peer>) -> bool {
-        !self.repeated && (reused || slot.endpoint.identity.is_some())
-    }
-
-    /// Whether an endpoint whose application is not there may be passed over.
-    #[must_use]
-    pub fn may_go_elsewhere(self, backend: &Backend, slot: &Slot<Peer>) -> bool {
-        !self.elsewhere && backend.len() > 1 && slot.endpoint.identity.is_some()
-    }
-}
-
 /// A request being answered: what every way out of [`forward`] needs to tell.
 struct Story {
     begun: Instant,
@@ -288,7 +263,10 @@ async fn forward<H: Hop>(
     let mut tried = Tried::default();
     let mut avoid: Option<Rc<Slot<Peer>>> = None;
     loop {
-        let acquired = acquire(worker, hop, &choice, tried.repeated, avoid.as_ref()).await;
+        let connect = async |slot: &Rc<Slot<Peer>>| {
+            connection(worker, hop, &choice.backend, slot, tried.repeated).await
+        };
+        let acquired = attempt::acquire(worker, &choice.backend, avoid.as_ref(), connect).await;
         let (slot, pooled) = match acquired {
             Ok(acquired) => acquired,
             Err(refusal) => {
@@ -420,44 +398,27 @@ impl Lines<'_> {
     }
 }
 
-/// An endpoint and a connection to it: an idle one, else a new one; endpoints that refuse are passed over.
-async fn acquire<H: Hop>(
+/// A connection to this endpoint: an idle one, else a new one.
+async fn connection<H: Hop>(
     worker: &Worker,
     hop: &H,
-    choice: &Choice,
+    backend: &Backend,
+    slot: &Slot<Peer>,
     fresh_only: bool,
-    failed: Option<&Rc<Slot<Peer>>>,
-) -> Result<(Rc<Slot<Peer>>, Pooled), Refusal> {
-    let mut refused: Option<(Rc<Slot<Peer>>, Refusal)> = None;
-    for _ in 0..CONNECT_ATTEMPTS_MAX {
-        let avoid = refused.as_ref().map(|(slot, _)| slot).or(failed);
-        let Some(slot) = choice.backend.pick(worker, avoid) else { break };
-        if !fresh_only && let Some(stream) = slot.data.take().await {
-            return Ok((slot, Pooled { stream, reused: true }));
-        }
-        let _pending = choice.backend.pending(worker)?;
-        let turn = match slot.data.turn(fresh_only).await {
-            Turn::Idle(stream) => return Ok((slot, Pooled { stream, reused: true })),
-            Turn::Dial(turn) => turn,
-        };
-        let connected = Box::pin(hop.connect(&slot)).await;
-        drop(turn);
-        match connected {
-            Ok(stream) => {
-                slot.connected();
-                return Ok((slot, Pooled { stream, reused: false }));
-            }
-            Err(refusal) => {
-                slot.refused(Instant::now(), &worker.random);
-                let last_one = choice.backend.len() < 2;
-                refused = Some((slot, refusal));
-                if last_one {
-                    break;
-                }
-            }
-        }
+) -> Result<Pooled, Refusal> {
+    if !fresh_only && let Some(stream) = slot.data.take().await {
+        return Ok(Pooled { stream, reused: true });
     }
-    Err(refused.map_or_else(|| choice.backend.no_endpoints(), |(_, refusal)| refusal))
+    let _pending = backend.pending(worker)?;
+    let turn = match slot.data.turn(fresh_only).await {
+        Turn::Idle(stream) => return Ok(Pooled { stream, reused: true }),
+        Turn::Dial(turn) => turn,
+    };
+    let stream = Box::pin(hop.connect(slot)).await;
+    drop(turn);
+    let stream = stream?;
+    slot.connected();
+    Ok(Pooled { stream, reused: false })
 }
 
 fn succeeded<H: Hop>(

@@ -5,10 +5,11 @@
 
 use super::body::{Body, Fault, reason};
 use super::client::Lease;
+use crate::attempt::{self, Tried};
 use crate::balance::{self, Slot};
 use crate::ending::Ending;
 use crate::http::answer::{Refusal, UNREACHABLE};
-use crate::http::relay::{CONNECT_ATTEMPTS_MAX, Ended, Hop, Logged, Tried};
+use crate::http::relay::{Ended, Hop, Logged};
 use crate::route::{Choice, Kind, View};
 use crate::telemetry::HttpSeries;
 use crate::upstream::Peer;
@@ -164,35 +165,23 @@ impl<H: Hop> Asked<'_, H> {
         }
     }
 
-    /// An endpoint and the right to a stream of it; endpoints that refuse are passed over.
+    /// An endpoint and the right to a stream of it.
     async fn acquire(
         &self,
         fresh_only: bool,
         failed: Option<&Rc<Slot<Peer>>>,
     ) -> Result<(Rc<Slot<Peer>>, Lease), Refusal> {
         let backend = &self.choice.backend;
-        let mut refused: Option<(Rc<Slot<Peer>>, Refusal)> = None;
-        for _ in 0..CONNECT_ATTEMPTS_MAX {
-            let avoid = refused.as_ref().map(|(slot, _)| slot).or(failed);
-            let Some(slot) = backend.pick(self.worker, avoid) else { break };
+        attempt::acquire(self.worker, backend, failed, async |slot| {
             let _pending = backend.pending(self.worker)?;
-            match slot.data.http2.lease(self.worker, fresh_only, || self.hop.connect(&slot)).await {
-                Ok(lease) => {
-                    if !lease.reused {
-                        slot.connected();
-                    }
-                    return Ok((slot, lease));
-                }
-                Err(refusal) => {
-                    slot.refused(Instant::now(), &self.worker.random);
-                    refused = Some((slot, refusal));
-                    if backend.len() < 2 {
-                        break;
-                    }
-                }
+            let connect = || self.hop.connect(slot);
+            let lease = slot.data.http2.lease(self.worker, fresh_only, connect).await?;
+            if !lease.reused {
+                slot.connected();
             }
-        }
-        Err(refused.map_or_else(|| backend.no_endpoints(), |(_, refusal)| refusal))
+            Ok(lease)
+        })
+        .await
     }
 
     async fn attempt(
