@@ -14,6 +14,7 @@ pub mod envoy;
 pub mod haproxy;
 pub mod leno;
 pub mod linkerd;
+mod machine;
 pub mod manifests;
 pub mod neighbours;
 pub mod nginx;
@@ -22,8 +23,10 @@ pub mod place;
 pub mod probe;
 pub mod redirect;
 pub mod sidecar;
+mod state;
 
 pub use bed::{Bed, Pod};
+pub use machine::netem_missing;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,29 +3,25 @@
 //! One bed at a time. Dropping it ends everything; what a killed run left behind is ended when the next bed starts.
 
 use super::{
-    Choice, Kind, Topology, authority, envoy, haproxy, leno, linkerd, manifests, neighbours, nginx,
-    none, redirect, sidecar,
+    Choice, Kind, Topology, authority, envoy, haproxy, leno, linkerd, machine, manifests,
+    neighbours, nginx, none, redirect, sidecar, state,
 };
 use anyhow::{Context, Result, bail};
 use leno_up::request::{PodRow, Reply, Request, ask};
 use leno_up::state::Paths;
-use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// State directories of beds, named by the process that made them. Short: the path of a Unix socket has 107 bytes.
-const STATES: &str = "/run/leno-bench";
 /// `leno up` reports what is not ready when its own time is over; it may take this much longer to say so.
 const SAY_WAIT: Duration = Duration::from_secs(15);
 /// Pods may take their termination grace period.
@@ -33,9 +29,6 @@ const END_WAIT: Duration = Duration::from_secs(60);
 const CONTROL_RESTART_WAIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const REPLACE_WAIT: Duration = Duration::from_millis(250);
-const WORKER_WAIT: Duration = Duration::from_secs(5);
-/// The name of a qdisc that this kernel may not have.
-const NETEM: &str = "sch_netem";
 
 /// A pod of a bed. Process identifiers are those that the machine sees; each stands for its whole tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,9 +83,9 @@ impl Bed {
         let leno = leno::home(choice).map_err(anyhow::Error::msg)?;
         std::fs::create_dir_all(directory)?;
         let directory = std::path::absolute(directory)?;
-        end_abandoned();
-        let state = new_state()?;
-        let guard = Unstarted(Some(state.clone()));
+        state::end_abandoned();
+        let state = state::new()?;
+        let guard = state::Unstarted(Some(state.clone()));
         let written = state.join("manifests");
         manifests::write(topology, choice, &written)?;
         let program = program(choice);
@@ -180,7 +173,8 @@ impl Bed {
             for pod in self.pods()?.iter().filter(|pod| !pod.proxy_pids.is_empty()) {
                 let first = pod.first_pid.context("a pod without namespaces")?;
                 let to = ([127, 0, 0, 1], redirect::READY_PORT).into();
-                let said = in_network(first, || exchange(to, request))?.unwrap_or_default();
+                let said = machine::in_network(first, || machine::exchange(to, request))?
+                    .unwrap_or_default();
                 if !said.contains(&expected) {
                     if Instant::now() > until {
                         bail!("the sidecar of {} does not follow changes", pod.name);
@@ -282,7 +276,7 @@ impl Bed {
                 .filter_map(|one| Some(one.pid?.cast_signed()))
                 .collect(),
             proxy_pids: match proxy {
-                Some(pid) if supervised => children(pid),
+                Some(pid) if supervised => machine::children(pid),
                 proxy => proxy.into_iter().collect(),
             },
             first_pid: row.first_pid.map(u32::cast_signed),
@@ -316,7 +310,7 @@ impl Bed {
     /// Processes of the control plane.
     #[must_use]
     pub fn control_pids(&self) -> Vec<i32> {
-        let of_up = children(self.up.id().cast_signed());
+        let of_up = machine::children(self.up.id().cast_signed());
         let is_control = |pid: &i32| {
             std::fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.trim() == "leno-control")
@@ -350,7 +344,7 @@ impl Bed {
         let signal = Signal::try_from(signal)?;
         let mut reached = 0;
         for root in &pod.app_pids {
-            for pid in tree(*root) {
+            for pid in machine::tree(*root) {
                 reached += usize::from(kill(Pid::from_raw(pid), signal).is_ok());
             }
         }
@@ -388,7 +382,7 @@ impl Bed {
     /// Delays and loses what leaves this pod; zeros take it back. The delay is one way: a round trip is longer by as much.
     ///
     /// # Errors
-    /// `tc` is missing, or the kernel has no netem; see [`netem_missing`].
+    /// `tc` is missing, or the kernel has no netem; see [`super::netem_missing`].
     pub fn netem(&self, pod: &str, delay_ms: f64, loss_share: f64) -> Result<()> {
         if !(0.0..=60_000.0).contains(&delay_ms) || !(0.0..=1.0).contains(&loss_share) {
             bail!("netem: a delay from 0 to 60,000 ms and a loss from 0 to 1");
@@ -406,7 +400,7 @@ impl Bed {
                 "replace", "dev", "eth0", "root", "netem", "delay", &delay, "loss", &loss,
             ]);
         }
-        let result = in_network(first, || tc(&words))?;
+        let result = machine::in_network(first, || machine::tc(&words))?;
         match result {
             // Nothing was there to be taken back.
             Err(said) if clear && (said.contains("No such file") || said.contains("zero")) => {
@@ -433,7 +427,9 @@ impl Bed {
             body.len()
         );
         // Inside of the pod, so that no proxy is in between.
-        let answer = in_network(first, || exchange((pod.ip, port).into(), request.as_bytes()))??;
+        let answer = machine::in_network(first, || {
+            machine::exchange((pod.ip, port).into(), request.as_bytes())
+        })??;
         if answer.starts_with("HTTP/1.1 200") {
             return Ok(());
         }
@@ -471,57 +467,7 @@ impl Drop for Bed {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        remove(&self.state);
-    }
-}
-
-/// Removes a state directory that no bed has taken over.
-struct Unstarted(Option<PathBuf>);
-
-impl Unstarted {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unstarted {
-    fn drop(&mut self) {
-        if let Some(state) = &self.0 {
-            remove(state);
-        }
-    }
-}
-
-fn remove(state: &Path) {
-    let _ = std::fs::remove_dir_all(state);
-    // Only when no other is left in it.
-    let _ = std::fs::remove_dir(STATES);
-}
-
-fn new_state() -> Result<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let state = Path::new(STATES).join(format!("{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&state)
-        .with_context(|| format!("{}: `leno bench run` needs root", state.display()))?;
-    // Proxies run as a user of their own and read their files below.
-    for directory in [Path::new(STATES), &state] {
-        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
-    }
-    Ok(state)
-}
-
-/// Ends beds of processes that were killed.
-fn end_abandoned() {
-    for entry in std::fs::read_dir(STATES).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.split('-').next().unwrap_or_default();
-        if !owner.is_empty() && !Path::new("/proc").join(owner).exists() {
-            // Nothing up: it ended by itself and left only its files.
-            let _ = ask(&entry.path().join("up"), &Request::Down);
-            remove(&entry.path());
-        }
+        state::remove(&self.state);
     }
 }
 
@@ -563,72 +509,6 @@ fn arguments(
     Ok(arguments)
 }
 
-/// Why this machine cannot delay packets, with what to do about it; nothing when it can. Tried in a network namespace
-/// that is gone afterwards.
-#[must_use]
-pub fn netem_missing() -> Option<String> {
-    let tried = std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                unshare(CloneFlags::CLONE_NEWNET).map_err(|error| error.to_string())?;
-                tc(&["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
-            })
-            .join()
-    });
-    match tried {
-        Ok(Ok(())) => None,
-        Ok(Err(said)) => Some(said),
-        Err(_) => Some("netem could not be tried".to_owned()),
-    }
-}
-
-fn tc(words: &[&str]) -> Result<(), String> {
-    let output = match Command::new("tc").args(words).stdin(Stdio::null()).output() {
-        Ok(output) => output,
-        Err(error) => return Err(format!("tc: {error}; apt-get install iproute2")),
-    };
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let lacks = said.contains("qdisc kind is unknown");
-    let what = if lacks {
-        format!(
-            "this kernel has no {NETEM}, so delay and loss cannot be added (modprobe {NETEM}, or a kernel with CONFIG_NET_SCH_NETEM); "
-        )
-    } else {
-        String::new()
-    };
-    Err(format!("{what}tc {}: {said}", words.join(" ")))
-}
-
-/// Runs the work in the network namespace of a process, in a thread that ends with it.
-///
-/// # Errors
-/// The process is gone, or this is not root.
-pub(super) fn in_network<T: Send>(pid: i32, work: impl FnOnce() -> T + Send) -> Result<T> {
-    let path = format!("/proc/{pid}/ns/net");
-    let namespace = File::open(&path).with_context(|| path)?;
-    std::thread::scope(|scope| {
-        let entered = scope.spawn(move || -> Result<T> {
-            setns(namespace, CloneFlags::CLONE_NEWNET)?;
-            Ok(work())
-        });
-        entered.join().unwrap_or_else(|_| bail!("the thread in the pod's network ended"))
-    })
-}
-
-/// Sends bytes and reads until the other side closes.
-pub(super) fn exchange(to: SocketAddr, request: &[u8]) -> Result<String> {
-    let mut stream =
-        TcpStream::connect_timeout(&to, WORKER_WAIT).with_context(|| to.to_string())?;
-    stream.set_read_timeout(Some(WORKER_WAIT))?;
-    stream.write_all(request)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).with_context(|| to.to_string())?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
-}
-
 /// The admin port of a pod's worker, from its command line.
 fn admin_port(generated: &str, pod: &Pod) -> Option<u16> {
     let documents = neighbours::documents(generated).ok()?;
@@ -646,37 +526,6 @@ fn admin_port(generated: &str, pod: &Pod) -> Option<u16> {
     let at = words.iter().position(|word| *word == "--admin" || word.starts_with("--admin="))?;
     let said = words[at].strip_prefix("--admin=").or_else(|| words.get(at + 1).copied())?;
     said.rsplit(':').next()?.parse().ok()
-}
-
-/// Processes whose parent is this one.
-pub(super) fn children(parent: i32) -> Vec<i32> {
-    let table = parents();
-    table.iter().filter(|(_, of)| **of == parent).map(|(pid, _)| *pid).collect()
-}
-
-/// A process and all below it.
-fn tree(root: i32) -> Vec<i32> {
-    let table = parents();
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        found.extend(table.iter().filter(|(_, of)| **of == parent).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    found
-}
-
-/// Every process of the machine and its parent.
-fn parents() -> BTreeMap<i32, i32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
-    pids.filter_map(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name may have spaces and brackets: the fields begin after the last.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        Some((pid, rest.split_whitespace().nth(1)?.parse().ok()?))
-    })
-    .collect()
 }
 
 #[cfg(test)]
@@ -704,17 +553,6 @@ mod tests {
         );
         assert!(place.path().join("authority").join(authority::CERTIFICATE).exists());
         assert!(!of("linkerd", "/x").contains("--without-control"));
-    }
-
-    #[test]
-    fn a_tree_of_processes() {
-        let own = std::process::id().cast_signed();
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = child.id().cast_signed();
-        assert!(children(own).contains(&pid));
-        assert!(tree(own).contains(&pid));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! Every Service and every endpoint is a backend with `http-reuse always`; connections between pods are TLS 1.3 with both
 //! certificates, the server's checked by name. HTTP/1 goes on as HTTP/1, what a Service calls gRPC or h2c as HTTP/2. A frontend of
 //! `HAProxy` is either HTTP or TCP, and cannot tell TLS from plain text, so the rules of [`super::redirect`] choose the listener.
-//! Logs are off, one thread serves. Changed configuration is taken by a new process that gets the sockets of the old one.
+//! It learns the original destination of IPv4 only, so each
+//! destination has a frontend of its own for IPv6. Logs are off, one thread serves. Changed configuration is taken by a new process that gets the sockets of the old one.
 
 use super::neighbours::{Destination, Endpoint, Local, Neighbours, Protocol};
-use super::place::{BOTH, Configuration, Place};
+use super::place::{BOTH, Configuration, Numbers, Place};
 use super::redirect::{Arriving, INBOUND_PORT, Leaving, OUTBOUND_PORT};
 use super::{Choice, lacking, program};
 use std::fmt::Write as _;
@@ -37,28 +38,51 @@ pub fn missing(choice: &Choice) -> Option<String> {
     find(choice).is_none().then(|| lacking(choice, "haproxy", "apt-get install haproxy"))
 }
 
+/// The first listener of IPv6; they go up from here.
+const V6_FIRST: u16 = 24000;
+
 /// Everything that `HAProxy` is run with.
 #[must_use]
-pub fn configuration(place: &Place, neighbours: &Neighbours) -> Configuration {
+pub fn configuration(
+    place: &Place,
+    neighbours: &Neighbours,
+    numbers: &mut Numbers,
+) -> Configuration {
     let mut redirects = place.redirects(neighbours);
-    let is_tcp = |protocol: Protocol| protocol == Protocol::Tcp;
+    let mut text = text(place, neighbours);
+    let mut v6 = |backend: &str, protocol: Protocol| {
+        let listener = V6_FIRST + numbers.of(backend);
+        let mode = if protocol == Protocol::Tcp { "tcp" } else { "http" };
+        let _ = writeln!(
+            text,
+            "\nfrontend v6-{backend}\n    mode {mode}\n    bind :::{listener} v6only\n    default_backend {backend}"
+        );
+        listener
+    };
     for destination in &neighbours.destinations {
-        let listener = if is_tcp(destination.protocol) { OUTBOUND_TCP } else { OUTBOUND_PORT };
+        let tcp = destination.protocol == Protocol::Tcp;
+        let v4 = if tcp { OUTBOUND_TCP } else { OUTBOUND_PORT };
         for address in destination.addresses.iter().filter(|at| place.ipv6 || at.is_ipv4()) {
+            let listener = match address.is_ipv4() {
+                true => v4,
+                false => v6(&destination.name, destination.protocol),
+            };
             redirects.leaving.push(Leaving { to: Some((*address, destination.port)), listener });
         }
     }
     // What no Service names is passed on as bytes.
     redirects.leaving.push(Leaving { to: None, listener: OUTBOUND_TCP });
-    let arriving = |port, tcp: bool| match tcp {
-        true => Arriving { port, with_tls: INBOUND_TCP, plain: INBOUND_TCP_PLAIN },
-        false => Arriving { port, with_tls: INBOUND_PORT, plain: INBOUND_PLAIN },
-    };
-    let locals = neighbours.locals.iter();
-    redirects.arriving = locals.map(|own| arriving(Some(own.port), is_tcp(own.protocol))).collect();
-    redirects.arriving.push(arriving(None, true));
-    let files = [(FILE.to_owned(), text(place, neighbours))].into();
-    Configuration { files, redirects }
+    for local in &neighbours.locals {
+        let plain_v6 = place.ipv6.then(|| v6(&format!("local-{}", local.port), local.protocol));
+        let (with_tls, plain) = match local.protocol {
+            Protocol::Tcp => (INBOUND_TCP, INBOUND_TCP_PLAIN),
+            Protocol::Http1 | Protocol::Http2 => (INBOUND_PORT, INBOUND_PLAIN),
+        };
+        redirects.arriving.push(Arriving { port: Some(local.port), with_tls, plain, plain_v6 });
+    }
+    let (with_tls, plain) = (INBOUND_TCP, INBOUND_TCP_PLAIN);
+    redirects.arriving.push(Arriving { port: None, with_tls, plain, plain_v6: None });
+    Configuration { files: [(FILE.to_owned(), text)].into(), redirects }
 }
 
 fn text(place: &Place, neighbours: &Neighbours) -> String {
@@ -95,10 +119,7 @@ defaults
 }
 
 fn frontends(text: &mut String, place: &Place, neighbours: &Neighbours) {
-    let bind = |port: u16| match place.ipv6 {
-        true => format!("    bind :::{port} v4v6"),
-        false => format!("    bind *:{port}"),
-    };
+    let bind = |port: u16| format!("    bind *:{port}");
     let tls = format!(
         " ssl crt {} ca-file {} verify required",
         place.file(BOTH),
@@ -168,14 +189,14 @@ fn backend(text: &mut String, place: &Place, destination: &Destination) {
 }
 
 fn local_backend(text: &mut String, place: &Place, local: Local) {
-    let spoken = match local.protocol {
-        Protocol::Http1 => "",
-        Protocol::Http2 => " proto h2",
-        Protocol::Tcp => return,
+    let (mode, spoken) = match local.protocol {
+        Protocol::Http1 => ("http\n    http-reuse always", ""),
+        Protocol::Http2 => ("http\n    http-reuse always", " proto h2"),
+        Protocol::Tcp => ("tcp", ""),
     };
     let _ = writeln!(
         text,
-        "backend local-{0}\n    mode http\n    http-reuse always\n    server app {1}:{0}{spoken}\n",
+        "backend local-{0}\n    mode {mode}\n    server app {1}:{0}{spoken}\n",
         local.port,
         place.address()
     );
@@ -188,10 +209,8 @@ mod tests {
 
     fn of(own: &str) -> Configuration {
         let address = own.parse().unwrap();
-        configuration(
-            &place::sample(own),
-            &neighbours::read(&neighbours::sample(), &[address]).unwrap(),
-        )
+        let neighbours = neighbours::read(&neighbours::sample(), &[address]).unwrap();
+        configuration(&place::sample(own), &neighbours, &mut Numbers::default())
     }
 
     #[track_caller]
@@ -263,13 +282,14 @@ mod tests {
         let program = find(&choice).expect("haproxy is installed");
         let directory = tempfile::tempdir().unwrap();
         crate::mesh::authority::create(directory.path()).unwrap();
-        let mut place = place::sample("10.244.0.2");
+        let mut place = place::sample("10.244.0.3");
+        place.ipv6 = true;
         let leaf = crate::mesh::authority::issue(directory.path(), &place.identity).unwrap();
         place.directory = directory.path().to_owned();
         place.anchors = directory.path().join(crate::mesh::authority::CERTIFICATE);
         std::fs::write(place.file(BOTH), leaf.certificate + &leaf.key).unwrap();
         let neighbours = neighbours::read(&neighbours::sample(), &place.addresses).unwrap();
-        let configuration = configuration(&place, &neighbours);
+        let configuration = configuration(&place, &neighbours, &mut Numbers::default());
         std::fs::write(place.file(FILE), &configuration.files[FILE]).unwrap();
         let output = std::process::Command::new(program)
             .args(["-c", "-f", &place.file(FILE)])

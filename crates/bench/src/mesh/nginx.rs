@@ -9,10 +9,10 @@
 
 use super::authority::ANYBODY;
 use super::neighbours::{Destination, Neighbours, Protocol};
-use super::place::{Configuration, KEY, LEAF, Place};
+use super::place::{Configuration, KEY, LEAF, Numbers, Place};
 use super::redirect::{Arriving, INBOUND_PORT, Leaving, OUTBOUND_PORT};
 use super::{Choice, lacking, program};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -47,19 +47,6 @@ pub fn has_stream() -> bool {
     Path::new(STREAM).is_file()
 }
 
-/// Which listener belongs to what; a number that was given stays, whatever comes and goes.
-#[derive(Clone, Debug, Default)]
-pub struct Numbers {
-    given: BTreeMap<String, u16>,
-}
-
-impl Numbers {
-    fn of(&mut self, name: &str) -> u16 {
-        let next = u16::try_from(self.given.len()).unwrap_or(u16::MAX) + 1;
-        *self.given.entry(name.to_owned()).or_insert(next)
-    }
-}
-
 /// Everything that nginx is run with.
 #[must_use]
 pub fn configuration(
@@ -82,7 +69,8 @@ pub fn configuration(
         let name = format!("local-{}", local.port);
         let number = numbers.of(&name);
         let (with_tls, plain) = (INBOUND_FIRST + number, PLAIN_FIRST + number);
-        redirects.arriving.push(Arriving { port: Some(local.port), with_tls, plain });
+        let plain_v6 = place.ipv6.then_some(plain);
+        redirects.arriving.push(Arriving { port: Some(local.port), with_tls, plain, plain_v6 });
         let block = if local.protocol == Protocol::Tcp { &mut other } else { &mut http };
         inbound(block, place, &name, local.protocol, [with_tls, plain], local.port);
     }
@@ -304,13 +292,6 @@ mod tests {
             ],
         );
         assert_eq!(server.redirects.arriving[0].with_tls, 26007);
-    }
-
-    #[test]
-    fn numbers_stay() {
-        let mut numbers = Numbers::default();
-        let given: Vec<u16> = ["b", "a", "b", "c", "a"].map(|name| numbers.of(name)).to_vec();
-        assert_eq!(given, [1, 2, 1, 3, 2]);
     }
 
     /// The real program reads what is written; CI installs it.

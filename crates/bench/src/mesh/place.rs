@@ -101,6 +101,20 @@ impl Place {
     }
 }
 
+/// Which listener belongs to what; a number that was given stays, whatever comes and goes.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    given: BTreeMap<String, u16>,
+}
+
+impl Numbers {
+    /// The number of this name, from 1.
+    pub fn of(&mut self, name: &str) -> u16 {
+        let next = u16::try_from(self.given.len()).unwrap_or(u16::MAX - 1) + 1;
+        *self.given.entry(name.to_owned()).or_insert(next)
+    }
+}
+
 /// What a peer's proxy is run with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
@@ -149,5 +163,12 @@ mod tests {
         variables.remove("LENO_UP_MANIFESTS");
         let error = Place::read(&variables, PathBuf::new()).unwrap_err().to_string();
         assert!(error.starts_with("LENO_UP_MANIFESTS is not set"), "{error}");
+    }
+
+    #[test]
+    fn numbers_stay() {
+        let mut numbers = Numbers::default();
+        let given: Vec<u16> = ["b", "a", "b", "c", "a"].map(|name| numbers.of(name)).to_vec();
+        assert_eq!(given, [1, 2, 1, 3, 2]);
     }
 }

@@ -1,6 +1,7 @@
 //! What a mesh really does, rather than what it was told to do: TLS seen on the wire, requests in the proxy's own counters.
 
-use super::bed::{Bed, Pod, exchange, in_network};
+use super::bed::{Bed, Pod};
+use super::machine::{exchange, in_network};
 use super::neighbours::{self, Destination, Protocol};
 use super::redirect::READY_PORT;
 use super::{Kind, envoy, haproxy, nginx, version};
@@ -140,6 +141,10 @@ fn wire(bed: &Bed) -> Result<Seen> {
 
 impl Seen {
     fn look(&mut self, packet: &[u8], source: IpAddr, endpoints: &BTreeSet<Ipv4Addr>) {
+        // Between the application and its own proxy: the loopback interface has no hardware addresses.
+        if packet.iter().take(12).all(|byte| *byte == 0) {
+            return;
+        }
         let Some((from, to, payload)) = payload(packet) else { return };
         if payload.is_empty() || IpAddr::V4(from) != source {
             return;
@@ -358,7 +363,7 @@ mod tests {
     use super::*;
 
     fn packet(payload: &[u8]) -> Vec<u8> {
-        let mut packet = vec![0; 14];
+        let mut packet = vec![2; 14];
         let length = u16::try_from(40 + payload.len()).unwrap().to_be_bytes();
         packet.extend_from_slice(&[0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, 6, 0, 0]);
         packet.extend_from_slice(&[10, 244, 0, 2, 10, 244, 0, 3]);
@@ -385,6 +390,11 @@ mod tests {
         assert_eq!(of(true, &[b"GET / HTTP/1.1"]), "unproved");
         assert_eq!(of(true, &[]), "unproved");
         assert_eq!(of(false, &[&[22, 3, 1]]), "unproved");
+        let mut seen = Seen { answered: true, ..Seen::default() };
+        let mut inside = packet(&clear);
+        inside[..12].fill(0);
+        seen.look(&inside, IpAddr::from([10, 244, 0, 2]), &endpoints);
+        assert!(!seen.in_clear, "what does not leave the pod is nobody's business");
         let h2 = request(Protocol::Http2);
         assert_eq!(of(true, &[&h2]), "off", "the words are readable there too");
     }

@@ -27,12 +27,14 @@ pub struct Arriving {
     pub with_tls: u16,
     /// Listener for what comes from elsewhere, in plain text.
     pub plain: u16,
+    /// The same over IPv6, which sidecars never use among themselves; nothing where IPv6 is not passed on.
+    pub plain_v6: Option<u16>,
 }
 
 /// What leaves to this address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// Address and port; everything else where there is none.
+    /// Address and port; everything else of IPv4 where there is none.
     pub to: Option<(IpAddr, u16)>,
     /// The listener.
     pub listener: u16,
@@ -70,14 +72,22 @@ impl Redirects {
         text.push_str("\t\tiifname \"lo\" return\n");
         let _ = writeln!(text, "\t\ttcp dport {{ {INBOUND_PORT}, 4190, {READY_PORT} }} return");
         skip(&mut text, &self.skip_arriving);
+        let meshed = self.meshed.iter().filter(|address| address.is_ipv4());
         for arriving in &self.arriving {
             let port = arriving
                 .port
                 .map_or("meta l4proto tcp".to_owned(), |port| format!("tcp dport {port}"));
-            for source in self.sources() {
-                let _ = writeln!(text, "\t\t{source}{port} redirect to :{}", arriving.with_tls);
+            if let Some(listener) = arriving.plain_v6 {
+                let _ = writeln!(text, "\t\tmeta nfproto ipv6 {port} redirect to :{listener}");
             }
-            let _ = writeln!(text, "\t\t{port} redirect to :{}", arriving.plain);
+            let sources: Vec<String> = meshed.clone().map(ToString::to_string).collect();
+            if !sources.is_empty() {
+                let from = sources.join(", ");
+                let listener = arriving.with_tls;
+                let _ = writeln!(text, "\t\tip saddr {{ {from} }} {port} redirect to :{listener}");
+            }
+            let plain = arriving.plain;
+            let _ = writeln!(text, "\t\tmeta nfproto ipv4 {port} redirect to :{plain}");
         }
         text.push_str(
             "\t}\n\tchain outbound {\n\t\ttype nat hook output priority -101; policy accept;\n",
@@ -92,7 +102,7 @@ impl Redirects {
         }
         for leaving in &self.leaving {
             let to = match leaving.to {
-                None => "meta l4proto tcp".to_owned(),
+                None => "meta nfproto ipv4 meta l4proto tcp".to_owned(),
                 Some((IpAddr::V4(address), port)) => format!("ip daddr {address} tcp dport {port}"),
                 Some((IpAddr::V6(address), port)) => {
                     format!("ip6 daddr {address} tcp dport {port}")
@@ -102,23 +112,6 @@ impl Redirects {
         }
         text.push_str("\t}\n}\n");
         text
-    }
-
-    /// A match for each family of addresses that pods with a sidecar have.
-    fn sources(&self) -> Vec<String> {
-        let list = |family: &str, addresses: Vec<String>| {
-            (!addresses.is_empty())
-                .then(|| format!("{family} saddr {{ {} }} ", addresses.join(", ")))
-        };
-        let v4 = self.meshed.iter().filter(|address| address.is_ipv4());
-        let v6 = self.meshed.iter().filter(|address| address.is_ipv6());
-        [
-            list("ip", v4.map(ToString::to_string).collect()),
-            list("ip6", v6.map(ToString::to_string).collect()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
     }
 }
 
@@ -146,8 +139,8 @@ mod tests {
     fn the_whole_text() {
         let redirects = Redirects {
             arriving: vec![
-                Arriving { port: Some(8080), with_tls: 25001, plain: 26001 },
-                Arriving { port: None, with_tls: 4143, plain: 4144 },
+                Arriving { port: Some(8080), with_tls: 25001, plain: 26001, plain_v6: Some(27001) },
+                Arriving { port: None, with_tls: 4143, plain: 4144, plain_v6: None },
             ],
             leaving: vec![
                 Leaving { to: Some(("10.96.0.11".parse().unwrap(), 80)), listener: 24001 },
@@ -167,12 +160,11 @@ table inet leno_bench {
 		iifname "lo" return
 		tcp dport { 4143, 4190, 4191 } return
 		tcp dport { 22, 100-200 } return
+		meta nfproto ipv6 tcp dport 8080 redirect to :27001
 		ip saddr { 10.244.0.2 } tcp dport 8080 redirect to :25001
-		ip6 saddr { fd00:10:244::2 } tcp dport 8080 redirect to :25001
-		tcp dport 8080 redirect to :26001
+		meta nfproto ipv4 tcp dport 8080 redirect to :26001
 		ip saddr { 10.244.0.2 } meta l4proto tcp redirect to :4143
-		ip6 saddr { fd00:10:244::2 } meta l4proto tcp redirect to :4143
-		meta l4proto tcp redirect to :4144
+		meta nfproto ipv4 meta l4proto tcp redirect to :4144
 	}
 	chain outbound {
 		type nat hook output priority -101; policy accept;
@@ -183,7 +175,7 @@ table inet leno_bench {
 		ip6 daddr fd00:9::/32 return
 		ip daddr 10.96.0.11 tcp dport 80 redirect to :24001
 		ip6 daddr fd00:10:96::b tcp dport 80 redirect to :24001
-		meta l4proto tcp redirect to :4138
+		meta nfproto ipv4 meta l4proto tcp redirect to :4138
 	}
 }
 "#;

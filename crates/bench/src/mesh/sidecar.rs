@@ -5,7 +5,7 @@
 //! asks whether it is ready; otherwise it costs nothing, and it is not counted as the proxy.
 
 use super::neighbours::{self, Neighbours};
-use super::place::{BOTH, Configuration, KEY, LEAF, Place};
+use super::place::{BOTH, Configuration, KEY, LEAF, Numbers, Place};
 use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
 use super::{authority, envoy, haproxy, linkerd, nginx};
 use anyhow::{Context, Result, bail};
@@ -112,7 +112,7 @@ pub fn run(wanted: &Wanted) -> Result<()> {
     let mut kept = Kept {
         wanted: wanted.clone(),
         place,
-        numbers: nginx::Numbers::default(),
+        numbers: Numbers::default(),
         now: Configuration::default(),
         proxy: None,
         old: Vec::new(),
@@ -192,7 +192,7 @@ fn write_certificate(place: &Place, directory: &Path) -> Result<()> {
 struct Kept {
     wanted: Wanted,
     place: Place,
-    numbers: nginx::Numbers,
+    numbers: Numbers,
     now: Configuration,
     proxy: Option<Child>,
     /// Predecessors that finish their connections.
@@ -206,7 +206,7 @@ impl Kept {
         let neighbours = neighbours::read(&text, &self.place.addresses)?;
         let place = &self.place;
         let next = match self.wanted.peer {
-            Peer::Haproxy => haproxy::configuration(place, &neighbours),
+            Peer::Haproxy => haproxy::configuration(place, &neighbours, &mut self.numbers),
             Peer::Nginx => {
                 nginx::configuration(place, &neighbours, &mut self.numbers, nginx::has_stream())
             }
@@ -229,7 +229,9 @@ impl Kept {
             let mut listeners: BTreeSet<u16> = [OUTBOUND_PORT, INBOUND_PORT].into();
             listeners.extend(next.redirects.leaving.iter().map(|leaving| leaving.listener));
             let arriving = next.redirects.arriving.iter();
-            listeners.extend(arriving.flat_map(|one| [one.with_tls, one.plain]));
+            listeners.extend(
+                arriving.flat_map(|one| [one.with_tls, one.plain].into_iter().chain(one.plain_v6)),
+            );
             self.until_listening(&listeners)?;
             feed("nft", &["-f", "-"], &next.redirects.text())?;
         }
