@@ -15,4 +15,5 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod selftest;
 pub mod statistics;

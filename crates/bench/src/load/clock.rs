@@ -17,6 +17,13 @@ pub fn thread_cpu() -> u64 {
     of(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Nanoseconds in which the calling thread could have run and had no core; 0 where the kernel does not say.
+#[must_use]
+pub fn thread_waited() -> u64 {
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    line.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or_default()
+}
+
 /// Every Linux has these clocks: 0 stands for the error that cannot happen.
 fn of(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * SECOND + time.tv_nsec() as u64)

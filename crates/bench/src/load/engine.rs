@@ -234,6 +234,7 @@ impl<'a> Watch<'a> {
             cpu_s: cpu as f64 / 1e9,
             cpu_us_per_req: cpu as f64 / 1e3 / (counts.started.max(1) as f64),
             busy_max: self.done.iter().map(|spent| spent.busy).fold(0.0, f64::max),
+            wanted_max: self.done.iter().map(|spent| spent.wanted).fold(0.0, f64::max),
             rss_mib_max: self.rss_mib_max,
         };
         let mut outcome = Outcome {

@@ -111,6 +111,9 @@ pub struct Generator {
     pub cpu_us_per_req: f64,
     /// Share of the busiest thread's time that was CPU.
     pub busy_max: f64,
+    /// The same with the time in which it waited for a core: near 1, it could not keep up.
+    #[serde(default)]
+    pub wanted_max: f64,
     /// The most memory resident, in MiB.
     pub rss_mib_max: f64,
 }

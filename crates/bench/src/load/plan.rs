@@ -142,6 +142,9 @@ pub struct Plan {
     pub seed: u64,
     /// Whose behaviour is reproduced.
     pub profile: Profile,
+    /// Open loop: how long before a request is due its thread stays awake for it. Costs CPU, and takes away most of the
+    /// time that being woken takes.
+    pub spin: Duration,
     /// Lateness (99.9th percentile) beyond which an open loop's figures may not be quoted; the larger of this and
     /// 5 % of the median response counts. Absent: not looked at.
     pub lateness_max: Option<Duration>,
@@ -173,6 +176,7 @@ impl Plan {
             max_in_flight: 20_000,
             seed: 42,
             profile: Profile::Honest,
+            spin: Duration::ZERO,
             lateness_max: Some(Duration::from_micros(100)),
             labels: String::new(),
         }
@@ -211,6 +215,7 @@ impl Plan {
             "threads": self.threads,
             "max_in_flight": self.max_in_flight,
             "seed": self.seed,
+            "spin_us": self.spin.as_micros() as u64,
             "profile": self.profile.name(),
             "labels": self.labels,
         })

@@ -198,6 +198,7 @@ fn run(mesh: &Mesh, mode: &str, rate: f64, block: usize, dice: &mut Dice) -> Run
             cpu_s: busy * SECONDS as f64,
             cpu_us_per_req: busy * 1e6 / rate,
             busy_max: busy,
+            wanted_max: busy,
             rss_mib_max: 6.0,
         },
         ..Run::default()

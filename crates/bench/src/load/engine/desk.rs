@@ -33,6 +33,8 @@ pub(super) struct Spent {
     pub(super) cpu: u64,
     /// Share of the time in which requests were due that was CPU.
     pub(super) busy: f64,
+    /// The same with the time in which it waited for a core.
+    pub(super) wanted: f64,
     /// When the last request ended.
     pub(super) last_end: u64,
 }
@@ -140,6 +142,7 @@ pub(super) struct Settings {
     pub(super) timeout: Duration,
     pub(super) counted: bool,
     pub(super) in_flight_max: u64,
+    pub(super) spin: Duration,
 }
 
 impl Desk {
@@ -153,7 +156,7 @@ impl Desk {
         Ok(Self {
             thread: settings.thread,
             target,
-            timer: Timer::new()?,
+            timer: Timer::new(settings.spin)?,
             phases: Cell::new(Phases { origin: u64::MAX, begin: u64::MAX, end: u64::MAX }),
             timeout: settings.timeout,
             counted: settings.counted,

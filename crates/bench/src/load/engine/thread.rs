@@ -77,6 +77,7 @@ impl Prepared {
             tasks: part.connections.len() * plan.streams,
             timeout: plan.timeout,
             counted: plan.count.is_some(),
+            spin: plan.spin,
             in_flight_max: (plan.max_in_flight / part.threads).max(1) as u64,
         };
         let target = Rc::new(part.target.clone());
@@ -134,11 +135,8 @@ impl Prepared {
                 let _ended = worker.await;
             }
             desk.finish();
-            let mut spent = Spent::default();
-            if let Ok((cpu, busy)) = meter.await {
-                spent.cpu = clock::thread_cpu().saturating_sub(cpu);
-                spent.busy = busy;
-            }
+            let (mut spent, began) = meter.await.unwrap_or_default();
+            spent.cpu = clock::thread_cpu().saturating_sub(began);
             spent.last_end = desk.last_end.get();
             desk.done(spent);
         });
@@ -160,18 +158,20 @@ fn is_dispatched(plan: &Plan) -> bool {
         && !matches!(plan.profile, Profile::Wrk2 | Profile::Fortio)
 }
 
-/// CPU nanoseconds at the beginning of the measured phase, and the share of it that was CPU.
-async fn meter(desk: Rc<Desk>) -> (u64, f64) {
+/// What the measured phase took of this thread, and its CPU nanoseconds when it began.
+async fn meter(desk: Rc<Desk>) -> (Spent, u64) {
     let phases = desk.phases.get();
     desk.timer.sleep_until(phases.begin).await;
-    let (began, cpu) = (clock::now(), clock::thread_cpu());
+    let (began, cpu, waited) = (clock::now(), clock::thread_cpu(), clock::thread_waited());
     // Whatever comes first: the time is up, or all that was to be made is made.
     while !desk.is_over() && clock::now() < phases.end {
         let next = clock::now() + clock::SECOND / 20;
         desk.timer.sleep_until(next.min(phases.end)).await;
     }
-    let elapsed = clock::now().saturating_sub(began).max(1);
-    (cpu, clock::thread_cpu().saturating_sub(cpu) as f64 / elapsed as f64)
+    let share = |spent: u64| spent as f64 / clock::now().saturating_sub(began).max(1) as f64;
+    let ran = clock::thread_cpu().saturating_sub(cpu);
+    let wanted = ran + clock::thread_waited().saturating_sub(waited);
+    (Spent { busy: share(ran), wanted: share(wanted), ..Spent::default() }, cpu)
 }
 
 /// Ends what takes too long, and hands on what was seen while nothing comes.

@@ -13,6 +13,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -23,6 +24,8 @@ pub(super) struct Timer {
     waiting: RefCell<BinaryHeap<Waiting>>,
     /// What the descriptor is set to; `u64::MAX` while it is not.
     armed: Cell<u64>,
+    /// How long before a moment the thread stays awake for it, in nanoseconds: being woken takes tens of microseconds.
+    spin: u64,
 }
 
 #[derive(Debug)]
@@ -67,12 +70,13 @@ impl Timer {
         deprecated,
         reason = "its successor is unsafe; `Descriptor` is the same one for all its life"
     )]
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(spin: Duration) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = Descriptor(TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?);
         let descriptor = AsyncFd::with_interest(timer, Interest::READABLE)?;
         let waiting = RefCell::new(BinaryHeap::new());
-        Ok(Self { descriptor, waiting, armed: Cell::new(u64::MAX) })
+        let spin = spin.as_nanos() as u64;
+        Ok(Self { descriptor, waiting, armed: Cell::new(u64::MAX), spin })
     }
 
     /// Ready at that moment, or at once if it is past. [`Timer::drive`] must run meanwhile.
@@ -98,19 +102,26 @@ impl Timer {
         while let Ok(mut ready) = self.descriptor.readable().await {
             ready.clear_ready();
             self.armed.set(u64::MAX);
-            let now = clock::now();
-            let mut waiting = self.waiting.borrow_mut();
-            while waiting.peek().is_some_and(|first| first.when <= now) {
-                if let Some(first) = waiting.pop() {
-                    first.waker.wake();
+            while let Some(when) = self.wake(clock::now()) {
+                if when > clock::now() + self.spin {
+                    self.arm(when);
+                    break;
                 }
-            }
-            let next = waiting.peek().map(|first| first.when);
-            drop(waiting);
-            if let Some(when) = next {
-                self.arm(when);
+                // Nearly there: everything else has its turn, but the thread does not sleep.
+                tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Wakes those whose moment has come; answers the next moment.
+    fn wake(&self, now: u64) -> Option<u64> {
+        let mut waiting = self.waiting.borrow_mut();
+        while waiting.peek().is_some_and(|first| first.when <= now) {
+            if let Some(first) = waiting.pop() {
+                first.waker.wake();
+            }
+        }
+        waiting.peek().map(|first| first.when)
     }
 
     fn arm(&self, when: u64) {
@@ -118,6 +129,7 @@ impl Timer {
             return;
         }
         self.armed.set(when);
+        let when = when - self.spin;
         let at = TimeSpec::new((when / SECOND) as i64, (when % SECOND) as i64);
         let once = Expiration::OneShot(at);
         // It cannot fail: the moment is in range and the descriptor is ours.

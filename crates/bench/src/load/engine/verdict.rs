@@ -21,10 +21,10 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     if matches!(plan.schedule, Schedule::Closed) {
         return reasons;
     }
-    let busy = outcome.generator.busy_max;
+    let busy = outcome.generator.busy_max.max(outcome.generator.wanted_max);
     if busy > BUSY_MAX {
         reasons.push(format!(
-            "the generator was saturated: its busiest thread used {:.0} % of a core, more than {:.0} %",
+            "the generator was saturated: its busiest thread wanted {:.0} % of a core, more than {:.0} %",
             busy * 100.0,
             BUSY_MAX * 100.0
         ));
