@@ -1,0 +1,265 @@
+//! The same two pods under one mesh after the other, as `leno bench` runs them: traffic passes, TLS is on the wire where a mesh
+//! promises it, the application comes back when it is killed, and nothing is left.
+//!
+//! Needs root, `haproxy`, `nginx`, `curl`, and the programs of the project beside `leno`. Envoy and linkerd2-proxy are too large for here.
+
+use leno_bench::mesh::{Bed, Choice, Kind, Topology, netem_missing};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const REQUESTS: usize = 20;
+
+const PAIR: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: client}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: sleep, command: [sleep, infinity]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: grpc, port: 8081}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 2
+      containers:
+      - name: web
+        command: [leno-worker, --name=web, --http=8080, --grpc=8081, --admin=9901, --plan-json, '{"on": {"*": {"answer": {"text": "one"}}}}']
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+"#;
+
+/// What must be the same afterwards.
+#[derive(Debug, PartialEq, Eq)]
+struct Machine {
+    mounts: String,
+    rules: String,
+    interfaces: String,
+}
+
+impl Machine {
+    fn now() -> Self {
+        let said = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output().expect(program);
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        Self {
+            mounts: std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo"),
+            rules: said("nft", &["list", "ruleset"]),
+            interfaces: said("ip", &["-o", "link"]),
+        }
+    }
+}
+
+fn choice(kind: Kind) -> Choice {
+    let mut choice = Choice::from(kind);
+    let leno = PathBuf::from(env!("CARGO_BIN_EXE_leno"));
+    for name in ["leno-proxy", "leno-control", "leno-worker"] {
+        let program = leno.with_file_name(name);
+        assert!(
+            program.exists(),
+            "{} is missing: cargo build -p leno-proxy -p leno-control -p leno-worker",
+            program.display()
+        );
+    }
+    choice.options.insert("leno".to_owned(), leno.display().to_string());
+    choice
+}
+
+/// What the client gets, as `status body`.
+fn get(bed: &Bed, arguments: &[&str]) -> String {
+    let words = ["curl", "-s", "-m", "5", "-w", " %{http_code}"].iter().chain(arguments);
+    let words: Vec<String> = words.map(ToString::to_string).collect();
+    let output = bed.command_in("client", &words).output().expect("leno exec");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+fn until(bed: &Bed, expected: &str) {
+    let began = Instant::now();
+    loop {
+        let said = get(bed, &["http://web/"]);
+        if said == expected {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said:?}, not {expected:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+fn program_of(pid: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim().to_owned()
+}
+
+fn check(kind: Kind, program: &str, mtls: &str) {
+    assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces: run them as root");
+    let before = Machine::now();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let manifest = place.path().join("pair.yaml");
+    std::fs::write(&manifest, PAIR).expect("manifests");
+    let topology = Topology { manifests: vec![manifest], ..Topology::default() };
+    let bed = Bed::start(&choice(kind), &topology, place.path(), PATIENCE).expect("a bed");
+
+    let pods = bed.pods().expect("pods");
+    assert_eq!(pods.len(), 2, "{pods:?}");
+    for pod in &pods {
+        let names: Vec<String> = pod.proxy_pids.iter().map(|pid| program_of(*pid)).collect();
+        let expected: &[&str] = if program.is_empty() { &[] } else { &[program] };
+        assert_eq!(names, expected, "{pod:?}");
+    }
+    let pids: Vec<i32> = pods
+        .iter()
+        .flat_map(|pod| pod.app_pids.iter().chain(&pod.proxy_pids).chain(&pod.first_pid))
+        .copied()
+        .chain(bed.control_pids())
+        .collect();
+
+    until(&bed, "one 200");
+    traffic_passes(&bed, mtls);
+    bed.set_worker("deploy/web", &json!({"on": {"*": {"answer": {"text": "two"}}}}))
+        .expect("a plan");
+    assert_eq!(get(&bed, &["http://web/"]), "two 200");
+    let wrong = bed.set_worker("deploy/web", &json!({"no": "plan"})).unwrap_err().to_string();
+    assert!(wrong.contains("422"), "{wrong}");
+
+    bed.kill_pod_app("deploy/web", 9).expect("kill");
+    // Its first plan again: another process answers.
+    until(&bed, "one 200");
+    assert_eq!(bed.restart_control().is_ok(), kind.has_control());
+    until(&bed, "one 200");
+    let delayed = bed.netem("client", 1.0, 0.0);
+    match netem_missing() {
+        None => {
+            delayed.expect("netem");
+            until(&bed, "one 200");
+            bed.netem("client", 0.0, 0.0).expect("netem is taken back");
+        }
+        Some(why) => assert!(delayed.unwrap_err().to_string().contains("sch_netem"), "{why}"),
+    }
+
+    let state = bed.up_state();
+    drop(bed);
+    let began = Instant::now();
+    while pids.iter().any(|pid| is_alive(*pid)) {
+        assert!(began.elapsed() < PATIENCE, "still there: {pids:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!state.exists(), "{}", state.display());
+    assert_eq!(Machine::now(), before);
+    assert!(Path::new(&place.path().join("up.log")).exists(), "what leno up said is kept");
+}
+
+/// Requests are counted by both proxies and hidden between them.
+fn traffic_passes(bed: &Bed, mtls: &str) {
+    let before = bed.requests_through_proxies();
+    for _ in 0..REQUESTS / 2 {
+        assert_eq!(get(bed, &["http://web/"]), "one 200");
+        let said = get(bed, &["--http2-prior-knowledge", "http://web:8081/"]);
+        assert_eq!(said, "one 200", "HTTP/2");
+    }
+    let counted: BTreeMap<String, u64> = bed
+        .requests_through_proxies()
+        .into_iter()
+        .map(|(pod, count)| {
+            let had = before.get(&pod).copied().unwrap_or(0);
+            (pod, count - had)
+        })
+        .collect();
+    assert_eq!(counted.len(), bed.program().map_or(0, |_| 2), "{counted:?}");
+    assert!(counted.values().all(|count| *count >= REQUESTS as u64), "{counted:?}");
+    let probed = bed.probe();
+    assert_eq!(probed["mtls"], mtls, "{probed:?}");
+    assert_eq!(probed.contains_key("version"), bed.program().is_some(), "{probed:?}");
+}
+
+#[test]
+fn none() {
+    check(Kind::None, "", "off");
+}
+
+#[test]
+fn leno() {
+    check(Kind::Leno, "leno-proxy", "proved");
+}
+
+#[test]
+fn haproxy() {
+    check(Kind::Haproxy, "haproxy", "proved");
+}
+
+#[test]
+fn nginx() {
+    check(Kind::Nginx, "nginx", "proved");
+}
+
+/// The environment that linkerd's proxy would get, checked by a program in its place.
+#[test]
+fn linkerd_gets_what_its_injector_gives() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    // In the proxy's place: writes down what it was given, then answers as ready for ever.
+    let fake = Path::new("/run").join(format!("leno-bench-fake-{}.py", std::process::id()));
+    let script = r#"#!/usr/bin/env python3
+import http.server, json, os
+seen = {k: v for k, v in os.environ.items() if k.startswith("LINKERD2_PROXY_")}
+identity = seen["LINKERD2_PROXY_IDENTITY_DIR"]
+seen["uid"] = str(os.getuid())
+seen["token"] = open(seen["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"]).read()[:2]
+seen["key"] = str(len(open(identity + "/key.p8", "rb").read()) > 100)
+seen["csr"] = str(len(open(identity + "/csr.der", "rb").read()) > 100)
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        text = json.dumps(seen).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(text))); self.end_headers()
+        self.wfile.write(text)
+    def log_message(self, *a): pass
+http.server.HTTPServer(("0.0.0.0", 4191), Answer).serve_forever()
+"#;
+    std::fs::write(&fake, script).expect("a script");
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let manifest = place.path().join("pod.yaml");
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: client}\nspec: {terminationGracePeriodSeconds: 1, containers: [{name: sleep, command: [sleep, infinity]}]}\n";
+    std::fs::write(&manifest, pod).expect("a manifest");
+    let choice = Choice { program: Some(fake.clone()), ..choice(Kind::Linkerd) };
+    let topology = Topology { manifests: vec![manifest], ..Topology::default() };
+    let bed = Bed::start(&choice, &topology, place.path(), PATIENCE);
+    std::fs::remove_file(&fake).expect("the script");
+    let bed = bed.expect("a bed");
+    assert_eq!(bed.control_pids().len(), 1);
+    let words = ["curl", "-s", "http://127.0.0.1:4191/"].map(str::to_owned);
+    let output = bed.command_in("client", &words).output().expect("leno exec");
+    let seen: BTreeMap<String, String> = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(seen["uid"], "2102");
+    assert_eq!(seen["token"], "ey", "a JSON web token");
+    assert_eq!((seen["key"].as_str(), seen["csr"].as_str()), ("True", "True"));
+    assert!(
+        seen["LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"].contains("BEGIN CERTIFICATE"),
+        "{seen:?}"
+    );
+    assert_eq!(seen["LINKERD2_PROXY_DESTINATION_SVC_ADDR"], "10.96.0.2:8086");
+    let name = "default.default.serviceaccount.identity.leno.cluster.local";
+    assert_eq!(seen["LINKERD2_PROXY_IDENTITY_LOCAL_NAME"], name);
+}
