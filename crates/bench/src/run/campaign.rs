@@ -65,15 +65,14 @@ impl Going<'_> {
 
     fn step(&mut self, number: usize, step: &Step) -> anyhow::Result<()> {
         let planned = &self.plan.cells[step.cell];
-        let mesh = self.name_of(planned);
-        say::begin(number, self.plan.steps.len(), step, &mesh, &self.campaign.cells[step.cell]);
-        self.prepare(planned, step)?;
         let rate = self.rate(planned)?;
         if let Some(rate) = rate {
             self.campaign.cells[step.cell].params = planned.params(self.scenario, Some(rate));
         }
+        say::begin(number, self.plan.steps.len(), step, &self.campaign.cells);
+        self.prepare(planned, step)?;
         let Some(bed) = self.beds.get(&planned.bed) else {
-            anyhow::bail!("the topology of {mesh} is gone");
+            anyhow::bail!("the topology of {} is gone", self.name_of(planned));
         };
         let repetition = Repetition {
             scenario: self.scenario,

@@ -248,7 +248,15 @@ impl Planned {
             params.insert(name.to_owned(), value);
         };
         put("protocol", json!(load.protocol.name()));
-        put("arrival", json!(load.arrival.name()));
+        put(
+            "arrival",
+            json!(match self.mode {
+                Mode::Honest | Mode::OhaClosed => load.arrival.name(),
+                // These keep a schedule for each connection, whatever the file says of honest arrivals.
+                Mode::Wrk2 => "uniform per connection",
+                Mode::Fortio => "burst per connection",
+            }),
+        );
         put("connections", json!(self.connections));
         match (&self.rate, rate) {
             (_, Some(rate)) => put("rate", number(rate)),

@@ -2,7 +2,7 @@
 
 use crate::mesh::Choice;
 use crate::result::{Campaign, Cell, Run};
-use crate::run::plan::{Plan, Step};
+use crate::run::plan::{Plan, Planned, Step};
 use crate::scenario::Scenario;
 use crate::scenario::units::spoken;
 use crate::statistics;
@@ -10,9 +10,26 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// A repetition begins.
-pub(crate) fn begin(number: usize, all: usize, step: &Step, mesh: &str, cell: &Cell) {
-    let words = statistics::cell_words(cell);
+pub(crate) fn begin(number: usize, all: usize, step: &Step, cells: &[Cell]) {
+    let cell = &cells[step.cell];
+    let (words, mesh) = (words(cell, cells), &cell.mesh);
     eprint!("[{:>3}/{all}] block {} {mesh:<8} {words} ", number + 1, step.block);
+}
+
+/// Which cell, in the fewest words: load, mode, and the parameters in which cells of this load differ.
+fn words(cell: &Cell, cells: &[Cell]) -> String {
+    let mut words = vec![cell.load.clone()];
+    if cell.mode != "honest" {
+        words.push(cell.mode.clone());
+    }
+    let alike = || cells.iter().filter(|other| other.load == cell.load && other.mode == cell.mode);
+    for (name, value) in &cell.params {
+        if alike().any(|other| other.params.get(name) != Some(value)) {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            words.push(format!("{name}={value}"));
+        }
+    }
+    words.join(" ")
 }
 
 /// A topology is started; the line of the repetition is not finished.
@@ -66,24 +83,23 @@ pub(crate) fn plan(scenario: &Scenario, choices: &[Choice], plan: &Plan) -> Stri
         text.push_str(&words);
         text.push('\n');
     };
-    let mut order = 0;
+    let shown = |planned: &Planned| Cell {
+        mesh: choices[planned.bed.mesh].to_string(),
+        load: scenario.loads[planned.load].name.clone(),
+        mode: planned.mode.name().to_owned(),
+        params: planned.params(scenario, None),
+        ..Cell::default()
+    };
+    let cells: Vec<Cell> = plan.cells.iter().map(shown).collect();
     let mut block = 0;
-    for step in &plan.steps {
-        let cell = &plan.cells[step.cell];
+    for (number, step) in plan.steps.iter().enumerate() {
         if step.block != block {
             block = step.block;
             line(format!("block {block}"));
         }
-        order += 1;
-        let shown = Cell {
-            load: scenario.loads[cell.load].name.clone(),
-            mode: cell.mode.name().to_owned(),
-            params: cell.params(scenario, None),
-            ..Cell::default()
-        };
+        let cell = &cells[step.cell];
         let fresh = if step.is_fresh { "new" } else { "" };
-        let words = statistics::cell_words(&shown);
-        line(format!("  {order:>4}  {:<8} {fresh:<4}{words}", choices[cell.bed.mesh].to_string()));
+        line(format!("  {:>4}  {:<8} {fresh:<4}{}", number + 1, cell.mesh, words(cell, &cells)));
     }
     let expected = spoken(plan.expected(scenario));
     line(format!("{} repetitions, at most {expected}", plan.steps.len()));
@@ -97,8 +113,8 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
         ["cell", "mesh", "rate/s", "p50 ms", "p99 ms", "proxies us/req", "MiB/proxy", "quoted"]
             .map(str::to_owned),
     ];
-    let mut cells: Vec<(String, &Cell)> =
-        campaign.cells.iter().map(|cell| (statistics::cell_words(cell), cell)).collect();
+    let all = &campaign.cells;
+    let mut cells: Vec<(String, &Cell)> = all.iter().map(|cell| (words(cell, all), cell)).collect();
     let order: Vec<String> = cells.iter().map(|(words, _)| words.clone()).collect();
     cells.sort_by_key(|(words, _)| order.iter().position(|other| other == words));
     let mut last = String::new();
@@ -125,10 +141,9 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
         last = words;
     }
     let mut text = table(&rows);
-    for assertion in &campaign.assertions {
-        let mark = if assertion.pass { "holds" } else { "FAILS" };
-        let seen = assertion.observed.map_or("-".to_owned(), |seen| format!("{seen:.4}"));
-        let _ = writeln!(text, "{mark}  {}  {}  (seen {seen})", assertion.cell, assertion.expr);
+    let holding = campaign.assertions.iter().filter(|assertion| assertion.pass).count();
+    if !campaign.assertions.is_empty() {
+        let _ = writeln!(text, "{holding} of {} assertions hold", campaign.assertions.len());
     }
     let _ = writeln!(text, "verdict: {}", campaign.verdict);
     for reason in &campaign.verdict_reasons {
