@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Length of a load of which neither number nor length is given.
 const DURATION: Duration = Duration::from_secs(10);
+/// Longer than this is no waking time.
+const SPIN_MAX: Duration = Duration::from_millis(1);
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Load {
@@ -112,6 +114,9 @@ pub(crate) struct Load {
     /// Whose behaviour is reproduced, with its bias: honest, wrk2, fortio, oha-closed
     #[arg(long, value_name = "NAME", default_value = "honest")]
     pub(crate) profile: String,
+    /// Stay awake for so long before a request is due: less lateness, more CPU; 50us where cores are to spare
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    pub(crate) spin: Duration,
     /// Lateness of the generator itself (p99.9) beyond which figures are invalid, unless it is below 5 % of the median
     /// response; 0: never
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time)]
@@ -177,7 +182,8 @@ fn write(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
 
 /// The same in the words of other tools.
 fn write_files(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
-    let forms: [(&str, &Option<PathBuf>, fn(&Outcome) -> String); 3] = [
+    type Form = fn(&Outcome) -> String;
+    let forms: [(&str, &Option<PathBuf>, Form); 3] = [
         ("--hlog", &arguments.hlog, load::hlog::write),
         ("--csv", &arguments.csv, load::csv::seconds),
         ("--fortio-json", &arguments.fortio_json, load::fortio::write),
@@ -243,6 +249,8 @@ fn plan(arguments: &Load) -> anyhow::Result<Plan> {
     plan.threads = threads(arguments.threads)?;
     plan.max_in_flight = arguments.max_in_flight;
     plan.seed = arguments.seed;
+    ensure!(arguments.spin <= SPIN_MAX, "--spin: at most 1ms");
+    plan.spin = arguments.spin;
     plan.lateness_max = Some(arguments.lateness_max).filter(|limit| !limit.is_zero());
     plan.labels = arguments.labels.clone();
     Ok(plan)
