@@ -56,7 +56,7 @@ fn strip(campaign: &Campaign) -> String {
     let mut items: Vec<(&str, String, &str)> = Vec::new();
     let runs = || campaign.cells.iter().flat_map(|cell| &cell.runs);
     let (all, valid) = (runs().count(), runs().filter(|run| run.valid).count());
-    if all > 0 {
+    if all > 1 {
         items.push((
             "repetitions",
             format!("{valid} of {all} valid"),
@@ -85,7 +85,7 @@ fn strip(campaign: &Campaign) -> String {
         items.push(("machine", host, ""));
     }
     if !campaign.manifest.tool.is_empty() {
-        items.push(("leno", campaign.manifest.tool.clone(), ""));
+        items.push(("version", campaign.manifest.tool.clone(), ""));
     }
     items.push(("result", campaign.campaign.clone(), ""));
     items
