@@ -327,10 +327,10 @@ fn prometheus(text: &str) -> u64 {
     values.sum::<f64>() as u64
 }
 
-/// The sum of `name: value` lines.
+/// The sum of `name: value` lines; the sizes of chunks between them are none.
 fn after_colons(text: &str) -> u64 {
     let body = text.split_once("\r\n\r\n").map_or(text, |(_, body)| body);
-    body.lines().filter_map(|line| line.rsplit(": ").next()?.trim().parse::<u64>().ok()).sum()
+    body.lines().filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok()).sum()
 }
 
 /// The sum of requests of frontends, of `show stat`'s CSV: `req_tot` of HTTP, `stot` (connections) of TCP.
@@ -410,7 +410,7 @@ mod tests {
     fn counters() {
         let text = "request_total{direction=\"inbound\",tls=\"true\"} 3\nrequest_total{a=\"b\"} 4\nresponse_total{} 9\n";
         assert_eq!(prometheus(text), 7);
-        let text = "HTTP/1.1 200 OK\r\n\r\nhttp.inbound.downstream_rq_total: 5\nhttp.outbound.downstream_rq_total: 6\n";
+        let text = "HTTP/1.1 200 OK\r\n\r\n52\r\nhttp.inbound.downstream_rq_total: 5\nhttp.outbound.downstream_rq_total: 6\n";
         assert_eq!(after_colons(text), 11);
         let text = "# pxname,svname,stot,req_tot,\nout,FRONTEND,9,20,\nout-tcp,FRONTEND,3,,\nb,BACKEND,5,5,\n";
         assert_eq!(frontends(text), 23);
