@@ -92,7 +92,10 @@ pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
         sentences.extend(plain(&groups));
     }
     if sentences.is_empty() {
-        sentences.push("Nothing has been measured yet.".into());
+        let tried = campaign.cells.iter().any(|cell| !cell.runs.is_empty());
+        let nothing =
+            if tried { "No repetition may be quoted." } else { "Nothing has been measured yet." };
+        sentences.push(nothing.into());
     }
     sentences
 }

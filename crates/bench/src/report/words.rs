@@ -120,6 +120,7 @@ pub(super) fn number(value: &Value) -> Option<f64> {
 /// A JSON value without quotes.
 pub(super) fn plain(value: &Value) -> String {
     match value {
+        Value::Null => "–".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) => number.as_f64().map_or_else(String::new, trimmed),
         value => value.to_string(),

@@ -69,7 +69,7 @@ fn browse(profile: &Path, dark: bool, arguments: &[&str]) -> Said {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("chromium is installed by `cargo xtask setup`");
+        .expect("chromium is installed by `cargo xtask setup test`");
     let (out, error) = (drain(child.stdout.take()), drain(child.stderr.take()));
     wait(&mut child);
     Said { dom: out.recv().unwrap_or_default(), talk: error.recv().unwrap_or_default() }

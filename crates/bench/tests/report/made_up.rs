@@ -73,6 +73,14 @@ pub(crate) fn campaign(mark: &str) -> Campaign {
             &mut dice,
         ));
     }
+    // More closed loops, whose names are long.
+    for load in ["connection-per-request", "grpc"] {
+        for mesh in &MESHES[..2] {
+            let mut cell = cell(mesh, load, "honest", &closed, mesh.most * 0.8, &mut dice);
+            cell.runs.truncate(2);
+            cells.push(cell);
+        }
+    }
     let kills: Params =
         [("rate", json!(1000)), ("connections", json!(10)), ("arrival", json!("uniform"))].into();
     for mesh in &MESHES[..2] {

@@ -131,7 +131,12 @@ fn chart(
     let slot = frame.width / shown.len() as f64;
     for (index, (group, bars)) in shown.iter().enumerate() {
         let middle = frame.left + slot * (index as f64 + 0.5);
-        svg.text((middle, frame.bottom() + 20.0), Anchor::Middle, "label", &label(group, groups));
+        svg.text(
+            (middle, frame.bottom() + 20.0),
+            Anchor::Middle,
+            "label",
+            &label(group, groups, (slot / 7.5) as usize),
+        );
         let width = (slot * 0.84 / bars.len() as f64).min(52.0);
         let first = middle - width * bars.len() as f64 / 2.0;
         for (place, (mesh, [low, mean, high])) in bars.iter().enumerate() {
@@ -163,20 +168,27 @@ fn chart(
     Some(svg.finish())
 }
 
-/// The shortest label that tells loads apart: the rate, where no two have the same.
-fn label(group: &Group<'_>, groups: &[&Group<'_>]) -> String {
-    let short = |group: &Group<'_>| match group.rate {
+/// The shortest label that tells loads apart, in so many letters: the rate, the load's name, its connections.
+fn label(group: &Group<'_>, groups: &[&Group<'_>], letters: usize) -> String {
+    let connections = |group: &Group<'_>| {
+        let connections = group.cells[0].params.get("connections");
+        connections.map_or_else(String::new, |number| format!(" c={}", words::plain(number)))
+    };
+    let rate = |group: &Group<'_>| match group.rate {
         rate if rate > 0.0 => format!("{}/s", words::figure(rate)),
         _ => "closed loop".to_owned(),
     };
-    let mine = short(group);
-    let unique = groups.iter().filter(|other| short(other) == mine).count() == 1;
-    if unique {
-        return mine;
+    let load = |group: &Group<'_>| group.cells[0].load.clone();
+    let both = |group: &Group<'_>| format!("{}{}", rate(group), connections(group));
+    let all = |group: &Group<'_>| format!("{} {}{}", load(group), rate(group), connections(group));
+    let ways: [&dyn Fn(&Group<'_>) -> String; 4] = [&rate, &load, &both, &all];
+    let unique = |way: &dyn Fn(&Group<'_>) -> String| {
+        let mine = way(group);
+        (groups.iter().filter(|other| way(other) == mine).count() == 1).then_some(mine)
+    };
+    let label = ways.into_iter().find_map(unique).unwrap_or_else(|| group.words.clone());
+    if label.chars().count() <= letters {
+        return label;
     }
-    let mut text: String = group.words.chars().take(26).collect();
-    if text.len() < group.words.len() {
-        text.push('…');
-    }
-    text
+    label.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
 }

@@ -66,8 +66,10 @@ fn strip(campaign: &Campaign) -> String {
     if let Some(noise) = noise(campaign) {
         items.push(("noise band (A/A)", noise, ""));
     }
-    if let Some(busy) =
-        runs().map(|run| run.generator.busy_max).reduce(f64::max).filter(|busy| *busy > 0.0)
+    if let Some(busy) = runs()
+        .map(|run| run.generator.busy_max.max(run.generator.wanted_max))
+        .reduce(f64::max)
+        .filter(|busy| *busy > 0.0)
     {
         let class = if busy > 0.7 { "warn" } else { "" };
         items.push(("generator headroom", words::share(1.0 - busy.min(1.0)), class));
