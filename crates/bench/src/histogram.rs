@@ -96,6 +96,16 @@ impl Histogram {
         self.0.reset();
     }
 
+    /// Gives back room beyond the largest; it grows again when that is needed.
+    pub fn shrink(&mut self) {
+        if let Ok(mut small) = Hdr::new_with_bounds(1, self.0.max().max(2), DIGITS) {
+            small.auto(true);
+            // It cannot fail: the largest fits.
+            let _added = small.add(&self.0);
+            self.0 = small;
+        }
+    }
+
     /// The histogram underneath, for iteration.
     #[must_use]
     pub fn hdr(&self) -> &Hdr<u64> {
@@ -165,6 +175,11 @@ mod tests {
         let read = Histogram::decode(&whole.encode()).expect("it was written here");
         assert_eq!(read.encode(), whole.encode());
         assert_eq!(read.quantile(0.99), whole.quantile(0.99));
+        let mut small = whole.clone();
+        small.shrink();
+        assert_eq!((small.quantile(0.999), &small), (whole.quantile(0.999), &whole));
+        small.record(NANOSECONDS_MAX);
+        assert!(small.max() >= NANOSECONDS_MAX);
         assert!(Histogram::decode("AAAA").is_err() && Histogram::decode("%").is_err());
     }
 

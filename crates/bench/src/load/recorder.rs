@@ -137,22 +137,37 @@ pub struct Collected {
     seconds_max: usize,
 }
 
+/// A second without the room that a histogram takes: 2 KiB instead of 170.
 #[derive(Debug)]
 struct Packed {
-    second: Second,
+    at_s: u64,
+    offered: u64,
+    completed: u64,
+    failed: u64,
     response: String,
 }
 
 impl Packed {
-    fn new(mut second: Second) -> Self {
-        let response = std::mem::take(&mut second.response).encode();
-        Self { second, response }
+    fn new(second: &Second) -> Self {
+        let Second { at_s, offered, completed, failed, ref response } = *second;
+        Self { at_s, offered, completed, failed, response: response.encode() }
     }
 
-    /// It was packed here, so it can be read.
     fn unpack(self) -> Second {
-        let response = Histogram::decode(&self.response).unwrap_or_default();
-        Second { response, ..self.second }
+        let Self { at_s, offered, completed, failed, response } = self;
+        // It was packed here, so it can be read.
+        let mut response = Histogram::decode(&response).unwrap_or_default();
+        response.shrink();
+        Second { at_s, offered, completed, failed, response }
+    }
+
+    fn merge(&mut self, second: &Second) {
+        let mut response = Histogram::decode(&self.response).unwrap_or_default();
+        response.merge(&second.response);
+        self.offered += second.offered;
+        self.completed += second.completed;
+        self.failed += second.failed;
+        self.response = response.encode();
     }
 }
 
@@ -213,19 +228,19 @@ impl Collected {
     }
 
     fn close(&mut self, second: Second) {
-        self.last = Some(second.clone());
         let at = second.at_s / self.span * self.span;
-        match self.closed.last_mut().filter(|last| last.second.at_s == at) {
-            Some(last) => merge(last, &second),
-            None => self.closed.push(Packed::new(Second { at_s: at, ..second })),
+        match self.closed.last_mut().filter(|last| last.at_s == at) {
+            Some(last) => last.merge(&second),
+            None => self.closed.push(Packed { at_s: at, ..Packed::new(&second) }),
         }
+        self.last = Some(second);
         if self.closed.len() > self.seconds_max {
             self.span *= 2;
             let mut halved: Vec<Packed> = Vec::with_capacity(self.seconds_max);
             for mut packed in self.closed.drain(..) {
-                packed.second.at_s = packed.second.at_s / self.span * self.span;
-                match halved.last_mut().filter(|last| last.second.at_s == packed.second.at_s) {
-                    Some(last) => merge(last, &packed.unpack()),
+                packed.at_s = packed.at_s / self.span * self.span;
+                match halved.last_mut().filter(|last| last.at_s == packed.at_s) {
+                    Some(last) => last.merge(&packed.unpack()),
                     None => halved.push(packed),
                 }
             }
@@ -261,15 +276,6 @@ impl Collected {
         }
         (self.counts, self.hist, seconds.into())
     }
-}
-
-fn merge(packed: &mut Packed, second: &Second) {
-    packed.second.offered += second.offered;
-    packed.second.completed += second.completed;
-    packed.second.failed += second.failed;
-    let mut response = Histogram::decode(&packed.response).unwrap_or_default();
-    response.merge(&second.response);
-    packed.response = response.encode();
 }
 
 #[cfg(test)]
