@@ -64,6 +64,11 @@ impl Going<'_> {
     }
 
     fn step(&mut self, number: usize, step: &Step) -> anyhow::Result<()> {
+        // Generators and topologies run this program from its file: two builds in one result would be no result.
+        anyhow::ensure!(
+            std::env::current_exe().is_ok_and(|program| program.exists()),
+            "this program's file was replaced while it ran; start again, and leave it alone meanwhile"
+        );
         let planned = &self.plan.cells[step.cell];
         let rate = self.rate(planned)?;
         if let Some(rate) = rate {

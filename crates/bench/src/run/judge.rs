@@ -35,14 +35,20 @@ fn assert(assertion: &rules::Assertion, cells: &[Cell]) -> Vec<Assertion> {
             let words = statistics::cell_words(cell);
             cells.iter().find(|other| other.mesh == *mesh && statistics::cell_words(other) == words)
         });
-        // A mesh that was not run cannot be compared with.
-        if reference.is_some_and(|reference| reference.is_none()) {
+        // A mesh that was not run, or of which nothing may be quoted, cannot be compared with.
+        let nothing = |cell: &Cell| !cell.runs.iter().any(|run| run.valid);
+        if reference.is_some_and(|reference| reference.is_none_or(nothing)) {
             continue;
         }
         let observed = observe(assertion, cell);
         let base = reference.flatten().and_then(|cell| observe(assertion, cell));
         found.push(Assertion {
-            expr: assertion.spoken(),
+            expr: match (base, &assertion.versus) {
+                (Some(base), Some(versus)) => {
+                    format!("{} ({versus} {base:.4})", assertion.spoken())
+                }
+                _ => assertion.spoken(),
+            },
             cell: format!("{} {}", cell.mesh, statistics::cell_words(cell)),
             observed,
             pass: observed.is_some_and(|observed| holds(assertion, observed, base)),
