@@ -136,7 +136,7 @@ async fn identify(
     }
     let Stream::Plain(mut tcp) = stream else { unreachable!("nothing was accepted yet") };
     tcp.unread(ahead);
-    let accepted = accept(worker, tcp, *target).await?;
+    let accepted = Box::pin(accept(worker, tcp, *target)).await?;
     let mut stream = Stream::Accepted(Box::new(accepted.stream));
     let mut ahead = Buffer::new();
     let bytes = accepted.alpn == Alpn::Transport;
@@ -371,9 +371,9 @@ impl<'a> ToApplication<'a> {
 
     async fn connect_bytes(&self) -> Result<Upstream, Refusal> {
         let slot = self.application.pick(self.worker, None).ok_or(Ending::NoEndpoints)?;
-        let stream =
-            dial::connect(self.worker, Direction::Inbound, &slot.endpoint, dial::Carries::Bytes)
-                .await?;
+        let direction = Direction::Inbound;
+        let dialling = dial::connect(self.worker, direction, &slot.endpoint, dial::Carries::Bytes);
+        let stream = Box::pin(dialling).await?;
         Ok(Upstream { stream, spoken: Buffer::new() })
     }
 

@@ -129,7 +129,8 @@ async fn connect_bytes(
         let _turn = slot.data.turn(true).await;
         let outstanding = slot.start(Instant::now());
         let direction = Direction::Outbound;
-        let stream = dial::connect(worker, direction, &slot.endpoint, dial::Carries::Bytes).await?;
+        let dialling = dial::connect(worker, direction, &slot.endpoint, dial::Carries::Bytes);
+        let stream = Box::pin(dialling).await?;
         slot.connected();
         Ok(Upstream { stream, spoken: Buffer::new(), outstanding })
     });

@@ -329,6 +329,17 @@ impl Worker {
         if let Some(known) = self.backends.borrow().get(&key) {
             return Ok(known.clone());
         }
+        let made = Box::pin(self.discover(destination, &backend.resource, balance)).await?;
+        Ok(self.backends.borrow_mut().entry(key).or_insert(made).clone())
+    }
+
+    /// A backend that is asked for the first time.
+    async fn discover(
+        &self,
+        destination: &Destination,
+        resource: &Resource,
+        balance: &route::Balance,
+    ) -> Result<Rc<Backend>, Refusal> {
         let mut receiver =
             self.discovery.endpoints(&balance.destination).await.map_err(unavailable)?;
         let come = |set: &Arc<EndpointSet>| !set.exists || !set.endpoints.is_empty();
@@ -341,15 +352,9 @@ impl Worker {
             slow_start: self.limits.slow_start,
             ..balance::Settings::default()
         };
-        let gauge = self.recorder.endpoints(&destination.policy().parent, &backend.resource);
-        let made = Rc::new(Backend::discovered(
-            backend.resource.clone(),
-            key.1,
-            settings,
-            receiver,
-            gauge,
-        ));
-        Ok(self.backends.borrow_mut().entry(key).or_insert(made).clone())
+        let gauge = self.recorder.endpoints(&destination.policy().parent, resource);
+        let family = destination.family;
+        Ok(Rc::new(Backend::discovered(resource.clone(), family, settings, receiver, gauge)))
     }
 
     /// Our own application at this address.

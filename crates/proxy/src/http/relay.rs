@@ -129,7 +129,7 @@ pub async fn serve<H: Hop>(
             Head::Complete => {}
             Head::Ended(ending) => return ending,
             Head::Malformed(malformed) => {
-                return refuse_malformed(hop, &mut client, malformed).await;
+                return Box::pin(refuse_malformed(hop, &mut client, malformed)).await;
             }
         }
         match forward(worker, hop, &mut client, &mut ahead, &mut scratch).await {
@@ -230,6 +230,8 @@ struct Story {
 }
 
 /// One request whose head has come.
+///
+/// What happens to few requests is boxed: an idle connection keeps the room of the largest step.
 #[expect(
     clippy::too_many_lines,
     reason = "the story of a request, in order: its steps are functions already"
@@ -249,11 +251,15 @@ async fn forward<H: Hop>(
 
     let choice = match hop.choose(&View::http1(&parts.request, ahead.filled()), Kind::Http1).await {
         Ok(choice) => choice,
-        Err(refusal) => return refuse(hop, client, ahead, parts, story, refusal).await,
+        Err(refusal) => {
+            return Box::pin(refuse(hop, client, ahead, parts, story, refusal)).await;
+        }
     };
     let body = match write_onward(worker, &choice, ahead, parts) {
         Ok(body) => body,
-        Err(malformed) => return Next::Close(refuse_malformed(hop, client, malformed).await),
+        Err(malformed) => {
+            return Next::Close(Box::pin(refuse_malformed(hop, client, malformed)).await);
+        }
     };
     let whole = body.is_complete();
     let exchange = parts.request.exchange(forwards_upgrade(&parts.request));
@@ -270,7 +276,8 @@ async fn forward<H: Hop>(
         let (slot, pooled) = match acquired {
             Ok(acquired) => acquired,
             Err(refusal) => {
-                return refuse_after_head(hop, client, whole, keep_alive, story, refusal).await;
+                return Box::pin(refuse_after_head(hop, client, whole, keep_alive, story, refusal))
+                    .await;
             }
         };
         let reused = pooled.reused;
@@ -313,14 +320,15 @@ async fn forward<H: Hop>(
                 if keep_alive {
                     return Next::Keep;
                 }
-                linger(client).await;
+                Box::pin(linger(client)).await;
                 return Next::Close(Ending::Complete);
             }
             Outcome::Tunnel => {
                 let status = parts.response.status();
                 succeeded(hop, &story, outstanding, &series, (status, head_at, response_bytes));
                 let up = std::mem::take(ahead);
-                let copied = tcp::copy::copy(client, &mut upstream, up, tunnel_bytes).await;
+                let copied =
+                    Box::pin(tcp::copy::copy(client, &mut upstream, up, tunnel_bytes)).await;
                 return Next::Close(copied.ending);
             }
             Outcome::Failed(Failure { ending: Ending::UpstreamRefused, replayable, .. })
@@ -341,10 +349,21 @@ async fn forward<H: Hop>(
                     continue;
                 }
                 upstream.reset_on_drop();
-                if unanswered && let Some(gone) = hop.gone(&slot).await {
-                    return refuse_after_head(hop, client, whole, keep_alive, story, gone).await;
+                if unanswered && let Some(gone) = Box::pin(hop.gone(&slot)).await {
+                    return Box::pin(refuse_after_head(
+                        hop, client, whole, keep_alive, story, gone,
+                    ))
+                    .await;
                 }
-                return failed(hop, client, whole, story, failure, (head_at, response_bytes)).await;
+                return Box::pin(failed(
+                    hop,
+                    client,
+                    whole,
+                    story,
+                    failure,
+                    (head_at, response_bytes),
+                ))
+                .await;
             }
         }
     }

@@ -63,7 +63,7 @@ impl Shared {
         if !fresh_only && let Some(lease) = self.with_room().await {
             return Ok(lease);
         }
-        let stream = connect().await?;
+        let stream = Box::pin(connect()).await?;
         let (send, connection) = builder(worker)
             .handshake::<_, Bytes>(stream)
             .await
