@@ -142,7 +142,10 @@ fn check(kind: Kind, program: &str, mtls: &str) {
     bed.set_worker("deploy/web", &json!({"on": {"*": {"answer": {"text": "two"}}}}))
         .expect("a plan");
     assert_eq!(get(&bed, &["http://web/"]), "two 200");
-    let wrong = bed.set_worker("deploy/web", &json!({"no": "plan"})).unwrap_err().to_string();
+    let wrong = bed
+        .set_worker("deploy/web", &json!({"no": "plan"}))
+        .expect_err("no such field of a plan")
+        .to_string();
     assert!(wrong.contains("422"), "{wrong}");
 
     bed.kill_pod_app("deploy/web", 9).expect("kill");
@@ -157,7 +160,10 @@ fn check(kind: Kind, program: &str, mtls: &str) {
             until(&bed, "one 200");
             bed.netem("client", 0.0, 0.0).expect("netem is taken back");
         }
-        Some(why) => assert!(delayed.unwrap_err().to_string().contains("sch_netem"), "{why}"),
+        Some(why) => assert!(
+            delayed.expect_err("this kernel delays nothing").to_string().contains("sch_netem"),
+            "{why}"
+        ),
     }
 
     let state = bed.up_state();
