@@ -46,7 +46,7 @@ fn tests() -> Result<()> {
         bail!("there are no tests");
     }
     let run = [&["nextest", "run"], &EVERYTHING[..]];
-    command::step(&mut command::cargo_as_we_are(&run.concat()))?;
+    command::step(&mut command::where_all_may_enter(&run.concat())?)?;
     // Examples in documentation, which nextest does not run.
     let doc = [&["test", "--quiet", "--doc"], &EVERYTHING[..]];
     command::step(&mut command::cargo(&doc.concat()))

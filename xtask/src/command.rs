@@ -62,6 +62,16 @@ pub(crate) fn cargo_as_we_are(words: &[&str]) -> Command {
     command
 }
 
+/// The same where the working copy lies below a directory that only its owner may enter, as a home on Debian: proxies have
+/// a user of their own, who must get there. `leno` knows how, and is built by then.
+pub(crate) fn where_all_may_enter(words: &[&str]) -> Result<Command> {
+    let target = target_directory()?;
+    let cargo = cargo_as_we_are(words);
+    let mut command = Command::new(target.join("debug/leno"));
+    command.arg("__passage").arg(target).arg(cargo.get_program()).args(cargo.get_args());
+    Ok(command)
+}
+
 /// A program as the owner of the working copy. CARGO_HOME and RUSTUP_HOME are the owner's already (Makefile).
 pub(crate) fn as_owner(program: impl Into<OsString>, words: &[&str]) -> Command {
     let program = program.into();

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -418,4 +419,34 @@ fn in_the_background() {
     mesh.gone(&processes);
     assert!(!mesh.state().exists());
     mesh.up = None;
+}
+
+/// A home is closed to others on Debian, and so is root's; proxies have a user of their own.
+#[test]
+fn a_mesh_below_a_closed_directory() {
+    let mesh = Mesh::new(
+        "{apiVersion: v1, kind: Pod, metadata: {name: one}, \
+          spec: {containers: [{name: one, command: [sleep, infinity]}]}}",
+    );
+    let place = mesh.place.path();
+    fs::set_permissions(place, fs::Permissions::from_mode(0o700)).expect("close it");
+    let built = Path::new(env!("CARGO_BIN_EXE_leno")).parent().expect("its directory");
+    for program in ["leno", "leno-proxy", "leno-control"] {
+        fs::hard_link(built.join(program), place.join(program)).expect("cargo build made it");
+    }
+    let leno = |words: &[&str]| {
+        let mut command = Command::new(place.join("leno"));
+        command.arg("--state-dir").arg(mesh.state()).args(words).stdin(Stdio::null());
+        let output = command.output().expect("leno");
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "leno {words:?}: {talk}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    leno(&["up", "--detach", "-f", &place.join("manifests").to_string_lossy()]);
+    let pods: serde_json::Value = serde_json::from_str(&leno(&["ps", "-o", "json"]))
+        .expect("the JSON that docs/cli.md promises");
+    assert_eq!(pods[0]["ready"], true, "{pods:#}");
+    assert!(pods[0]["proxy"]["pid"].is_u64(), "{pods:#}");
+    leno(&["down"]);
+    assert_eq!(mesh.before, Machine::now());
 }

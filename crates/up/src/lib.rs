@@ -17,6 +17,7 @@ pub mod logs;
 pub mod manifest;
 pub mod names;
 pub mod namespace;
+pub mod passage;
 pub mod plan;
 pub mod pod;
 pub mod probe;

@@ -28,6 +28,9 @@ pub const INSIDE: &str = "__inside";
 /// A program of the node, until it becomes the program.
 pub const NODE: &str = "__node";
 
+/// A program below directories that only their owner may enter ([`crate::passage`]), until it becomes the program.
+pub const PASSAGE: &str = "__passage";
+
 /// As a shell answers for a program that cannot be run.
 const CANNOT_RUN: u8 = 127;
 
@@ -39,6 +42,7 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         CONTAINER => container(Path::new(arguments.get(2)?)),
         INSIDE => inside(arguments.get(2..)?),
         NODE => node(arguments.get(2..)?),
+        PASSAGE => passage(arguments.get(2..)?),
         _ => return None,
     };
     Some(match ended {
@@ -134,6 +138,15 @@ fn find(program: &str, path: &str) -> Option<String> {
     let places = path.split(':').filter(|place| !place.is_empty());
     let mut candidates = places.map(|place| format!("{place}/{program}"));
     candidates.find(|candidate| Path::new(candidate).is_file())
+}
+
+/// Opens the way to a path for every user, and becomes the program.
+fn passage(arguments: &[String]) -> io::Result<()> {
+    let [path, program, arguments @ ..] = arguments else {
+        return Err(io::Error::other("needs a path and a program"));
+    };
+    crate::passage::open(&[Path::new(path)])?;
+    Err(Command::new(program).args(arguments).exec())
 }
 
 /// Ends with `leno up`, whatever way that ends, and becomes the program.

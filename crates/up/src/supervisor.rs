@@ -12,7 +12,7 @@ use crate::pod::{self, Home};
 use crate::request;
 use crate::state::{self, Lock};
 use crate::world::{Phase, PodState, Shared, World};
-use crate::{namespace, service};
+use crate::{namespace, passage, service};
 use leno_runtime::random::Random;
 use leno_runtime::tasks;
 use std::collections::BTreeSet;
@@ -99,19 +99,28 @@ pub fn run(options: &Options, talk: &dyn Talk) -> Result<(), Error> {
         return Err(Error::Manifests);
     }
     let lock = Lock::take(&options.state_directory)?;
-    let result = namespace::become_node()
-        .map_err(refused("a network namespace for the node (leno up must run as root)"))
-        .and_then(|()| {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(refused("the runtime"))?;
-            let result = runtime.block_on(Box::pin(live(options, &lock, loaded, talk)));
-            runtime.shutdown_timeout(Duration::from_secs(1));
-            result
-        });
+    let result = enter_node(options).and_then(|()| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(refused("the runtime"))?;
+        let result = runtime.block_on(Box::pin(live(options, &lock, loaded, talk)));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        result
+    });
     let left = lock.leave_nothing().map_err(refused("clearing the state directory"));
     result.and(left)
+}
+
+/// Into the node's network; with proxies, on ways that their user may go.
+fn enter_node(options: &Options) -> Result<(), Error> {
+    if options.mesh {
+        let program = std::env::current_exe().map_err(refused("this program's own path"))?;
+        passage::open(&[&program, &options.state_directory])
+            .map_err(refused("a way for the proxies' user to program and state directory"))?;
+    }
+    namespace::become_node()
+        .map_err(refused("a network namespace for the node (leno up must run as root)"))
 }
 
 fn report(loaded: &Loaded, talk: &dyn Talk) {
