@@ -1,6 +1,6 @@
 //! Memory of real proxies: idle, per connection, and its slope under what made others grow.
 //!
-//! The bounds are those of the issue for the release build, and twice as wide for the everyday build,
+//! The bounds are those of the release build, and twice as wide for the everyday build,
 //! whose code is larger. The figures are printed either way (`--no-capture`).
 
 use crate::programs::web::{PORT, nginx};

@@ -27,7 +27,7 @@ fn half_meshed_equals_direct() {
     check_halves("tcp-half", &cases());
 }
 
-/// A server that speaks first is heard at once: the issue allows 50 ms more at p99.
+/// A server that speaks first is heard at once: at most 50 ms later at p99.
 #[test]
 fn server_first_is_not_held_up() {
     latency::server_first();

@@ -1,7 +1,7 @@
 //! Endpoints of a destination: `destination.Update` <-> [`EndpointUpdate`].
 //!
 //! One endpoint that cannot be read is left out and reported, and the rest is taken: a malformed object never stalls
-//! the others (DESIGN D8). It is never taken without its identity, which would mean plain text.
+//! the others. It is never taken without its identity, which would mean plain text.
 
 use crate::WireError;
 use crate::parts;

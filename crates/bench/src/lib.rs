@@ -1,6 +1,6 @@
 //! `leno bench`: measures Leno, a bare baseline and other meshes with the same tape.
 //!
-//! A black box (DESIGN D10): it drives real programs as processes, links nothing of the proxy, and treats Leno as one
+//! A black box: it drives real programs as processes, links nothing of the proxy, and treats Leno as one
 //! mesh among others. Start reading at [`load`] for how requests are made and seen, at [`result`] for what is kept.
 
 #![forbid(unsafe_code)]

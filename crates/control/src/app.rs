@@ -40,7 +40,7 @@ const ISSUER_WARN_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// What keeps the process from serving.
 pub fn run(args: &Run) -> Result<()> {
     log::start(&args.log, args.log_format).map_err(anyhow::Error::msg)?;
-    // One thread: the work is small, and idle memory counts (DESIGN §4).
+    // One thread: the work is small, and idle memory counts.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(Box::pin(serve(args)))
 }

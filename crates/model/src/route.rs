@@ -74,7 +74,7 @@ pub struct HttpRule {
     pub timeouts: Timeouts,
 }
 
-/// Limits on a request's time. All `None` until the issue that serves them.
+/// Limits on a request's time. All `None` until something serves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the request's start to the response's end.

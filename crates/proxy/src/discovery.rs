@@ -2,7 +2,7 @@
 //!
 //! [`Discovery`] runs on the control runtime; each thread of the data path holds a [`Handle`]. The first ask about
 //! something opens one stream, all further asks share it, and everybody gets a `watch` of its newest state.
-//! The state outlives broken streams and the control plane itself (DESIGN §5); it leaves when nobody has
+//! The state outlives broken streams and the control plane itself; it leaves when nobody has
 //! held it for a time.
 //!
 //! Not the connection to the control plane: that is `control_channel`. Not the conversion of messages: `leno_api`.

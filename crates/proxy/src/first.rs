@@ -1,5 +1,5 @@
 //! What a connection carries, when nobody has declared it: look at the client's first bytes, shortly; where the server
-//! may be the one to speak first, dial it meanwhile (DESIGN D6).
+//! may be the one to speak first, dial it meanwhile.
 
 use crate::detect::{Detected, detect};
 use crate::ending::Ending;

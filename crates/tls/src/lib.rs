@@ -1,4 +1,4 @@
-//! Every TLS decision of Leno, in one reviewable place (DESIGN D5): rustls with aws-lc, TLS 1.3 only, hybrid
+//! Every TLS decision of Leno, in one reviewable place: rustls with aws-lc, TLS 1.3 only, hybrid
 //! post-quantum key exchange first, sessions resumed.
 //!
 //! - [`anchors`]: the roots that are trusted, and the trust domain they vouch for.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Enough for a p99, and few enough for a second.
 const CONNECTIONS: usize = 200;
 
-/// The bound on what the mesh adds.
+/// The most that the mesh may add.
 const ADDED_MAX: Duration = Duration::from_millis(50);
 
 pub(super) fn server_first() {

@@ -10,7 +10,7 @@ const NONE: usize = 0;
 const LENO: usize = 1;
 const HAPROXY: usize = 2;
 
-/// Issue 2, §6, and DESIGN §4 for the ratio; `budgets.toml` has the last word where it has the key.
+/// What was promised first; `budgets.toml` has the last word where it has the key.
 const IDLE_MIB_MAX: (&str, f64) = ("proxy_idle_rss_mib", 10.0);
 const CONNECTION_KIB_MAX: (&str, f64) = ("proxy_connection_kib", 8.0);
 const BINARY_MIB_MAX: (&str, f64) = ("proxy_binary_mib", 12.0);

@@ -111,8 +111,14 @@ impl Seen {
 
 /// Sends one request from a pod to a Service and looks at what leaves the pod.
 fn wire(bed: &Bed) -> Result<Seen> {
-    let pods = bed.pods()?;
-    let (source, destination) = pair(bed, &pods)?;
+    // Pods are ready a moment before they are written down as endpoints.
+    let until = Instant::now() + ANSWER_WAIT;
+    let (source, destination) = loop {
+        match pair(bed, &bed.pods()?) {
+            Err(_) if Instant::now() < until => std::thread::sleep(SILENCE),
+            found => break found?,
+        }
+    };
     let first = source.first_pid.context("the pod has no namespaces now")?;
     let endpoints: BTreeSet<Ipv4Addr> =
         destination.endpoints.iter().map(|one| one.address).collect();

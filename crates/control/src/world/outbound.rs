@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long linkerd's proxies look for a protocol; ours have a short limit of their own (DESIGN D6).
+/// How long linkerd's proxies look for a protocol; ours have a short limit of their own.
 pub const DETECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of a name without one.
 const PORT_DEFAULT: u16 = 80;

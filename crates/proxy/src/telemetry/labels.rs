@@ -1,4 +1,4 @@
-//! What a series is about. Names and values are linkerd's, so that dashboards port (DESIGN D9).
+//! What a series is about. Names and values are linkerd's, so that dashboards port.
 
 use leno_model::name::{PeerName, Resource};
 use leno_model::workload::Labels;
