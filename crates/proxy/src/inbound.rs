@@ -22,6 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
+/// So long is the rest of what may be a ClientHello waited for: time for packets that are lost three times over. What begins
+/// like TLS and is none reaches the application after this.
+const HELLO_REST_MAX: Duration = Duration::from_secs(3);
+
 /// Who is on the other side, and what it came for.
 struct Arrived {
     stream: Stream,
@@ -187,7 +191,7 @@ async fn hear(
         }
         let wait = match ahead.is_empty() {
             true => silence_max,
-            false => Some(worker.limits.handshake_max),
+            false => Some(HELLO_REST_MAX.min(worker.limits.handshake_max)),
         };
         let more = first::more(stream, ahead, hello::HELLO_BYTES_MAX);
         let read = match wait {

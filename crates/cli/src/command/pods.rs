@@ -3,6 +3,7 @@
 use crate::args::Format;
 use crate::output;
 use leno_up::request::PodRow;
+use leno_up::world::ContainerState;
 use std::path::Path;
 
 pub(super) fn text(state: &Path, format: Format) -> anyhow::Result<String> {
@@ -22,6 +23,9 @@ fn table(pods: &[PodRow], wide: bool) -> String {
     }
     let row = |pod: &PodRow| {
         let ready = pod.containers.iter().filter(|container| container.ready).count();
+        // An init container that is done is no more part of a ready pod.
+        let done = |container: &&ContainerState| pod.ready && container.state == "ended: completed";
+        let all = pod.containers.len() - pod.containers.iter().filter(done).count();
         let status = if pod.ending { "Ending".to_owned() } else { format!("{:?}", pod.phase) };
         let proxy = pod
             .proxy
@@ -31,7 +35,7 @@ fn table(pods: &[PodRow], wide: bool) -> String {
             pod.namespace.clone(),
             pod.name.clone(),
             pod.ip.clone(),
-            format!("{} ({ready}/{})", if pod.ready { "yes" } else { "no" }, pod.containers.len()),
+            format!("{} ({ready}/{})", if pod.ready { "yes" } else { "no" }, all),
             status,
             pod.restarts.to_string(),
             pod.mesh.clone(),
