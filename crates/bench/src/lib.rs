@@ -17,3 +17,4 @@ pub mod run;
 pub mod scenario;
 pub mod selftest;
 pub mod statistics;
+mod whole;

@@ -176,7 +176,7 @@ pub fn choices(text: &str) -> Result<Vec<Choice>, Vec<String>> {
 }
 
 /// Which pods get a sidecar.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sidecars {
     /// None: the topology as without a mesh.
     None,
@@ -189,17 +189,19 @@ pub enum Sidecars {
     Both,
 }
 
-impl FromStr for Sidecars {
-    type Err = String;
+impl Sidecars {
+    /// All of them, each with its word in files.
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("none", Self::None),
+        ("client", Self::Client),
+        ("server", Self::Server),
+        ("both", Self::Both),
+    ];
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Self::None),
-            "client" => Ok(Self::Client),
-            "server" => Ok(Self::Server),
-            "both" => Ok(Self::Both),
-            _ => Err(format!("sidecars {text:?}: there are none, client, server, both")),
-        }
+    /// The word for it in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, sidecars)| *sidecars == self).map_or("", |(name, _)| name)
     }
 }
 

@@ -18,9 +18,9 @@ mod svg;
 mod words;
 
 use crate::result::{Campaign, SCHEMA};
+use crate::whole;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The result itself, beside which all else is written.
@@ -43,7 +43,8 @@ pub fn write(campaign: &Campaign, directory: &Path) -> Result<Vec<PathBuf>> {
         .into_iter()
         .map(|(name, text)| {
             let path = directory.join(name);
-            replace(&path, &text).with_context(|| format!("write {}", path.display()))?;
+            whole::write(&path, text.as_bytes())
+                .with_context(|| format!("write {}", path.display()))?;
             Ok(path)
         })
         .collect()
@@ -80,7 +81,7 @@ pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
     let directory = beside.join(&name);
     fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
     let result = directory.join(RESULT);
-    replace(&result, &serde_json::to_string(&campaign)?)?;
+    whole::write(&result, serde_json::to_string(&campaign)?.as_bytes())?;
     let mut written = vec![result];
     written.extend(write(&campaign, &directory)?);
     Ok(written)
@@ -96,13 +97,4 @@ fn parse(text: &[u8]) -> Result<Campaign> {
         bail!("its schema is {:?}, and this program reads {SCHEMA:?}", campaign.schema);
     }
     Ok(campaign)
-}
-
-/// A reader sees the old file or the new one, never half of it.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
 }

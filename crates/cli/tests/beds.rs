@@ -3,11 +3,14 @@
 //!
 //! Needs root, `haproxy`, `nginx`, `curl`, and the programs of the project beside `leno`. Envoy and linkerd2-proxy are too large for here.
 
+#[path = "support/left.rs"]
+mod left;
+
+use left::Machine;
 use leno_bench::mesh::{Bed, Choice, Kind, Topology, netem_missing};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Far more than anything here takes.
@@ -45,28 +48,6 @@ spec:
         command: [leno-worker, --name=web, --http=8080, --grpc=8081, --admin=9901, --plan-json, '{"on": {"*": {"answer": {"text": "one"}}}}']
         readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
 "#;
-
-/// What must be the same afterwards.
-#[derive(Debug, PartialEq, Eq)]
-struct Machine {
-    mounts: String,
-    rules: String,
-    interfaces: String,
-}
-
-impl Machine {
-    fn now() -> Self {
-        let said = |program: &str, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).output().expect(program);
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        };
-        Self {
-            mounts: std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo"),
-            rules: said("nft", &["list", "ruleset"]),
-            interfaces: said("ip", &["-o", "link"]),
-        }
-    }
-}
 
 fn choice(kind: Kind) -> Choice {
     let mut choice = Choice::from(kind);

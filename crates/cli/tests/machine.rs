@@ -2,6 +2,10 @@
 //!
 //! Not root: every test fails and says so. Pods here are shell and Python, without the mesh; the mesh has its own tests in `tests/`.
 
+#[path = "support/left.rs"]
+mod left;
+
+use left::Machine;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -73,29 +77,6 @@ struct Mesh {
     place: tempfile::TempDir,
     up: Option<Child>,
     before: Machine,
-}
-
-/// What must be the same afterwards.
-#[derive(Debug, PartialEq, Eq)]
-struct Machine {
-    mounts: String,
-    rules: String,
-    interfaces: String,
-}
-
-impl Machine {
-    fn now() -> Self {
-        let said = |program: &str, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).output().expect(program);
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        };
-        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
-        Self {
-            mounts,
-            rules: said("nft", &["list", "ruleset"]),
-            interfaces: said("ip", &["-o", "link"]),
-        }
-    }
 }
 
 impl Mesh {

@@ -114,13 +114,15 @@ pub fn run(options: &Options, talk: &dyn Talk) -> Result<(), Error> {
 
 /// Into the node's network; with proxies, on ways that their user may go.
 fn enter_node(options: &Options) -> Result<(), Error> {
+    // First, so that somebody who is not root hears that before anything else.
+    namespace::become_node()
+        .map_err(refused("a network namespace for the node (leno up must run as root)"))?;
     if options.mesh {
         let program = std::env::current_exe().map_err(refused("this program's own path"))?;
         passage::open(&[&program, &options.state_directory])
             .map_err(refused("a way for the proxies' user to program and state directory"))?;
     }
-    namespace::become_node()
-        .map_err(refused("a network namespace for the node (leno up must run as root)"))
+    Ok(())
 }
 
 fn report(loaded: &Loaded, talk: &dyn Talk) {

@@ -59,6 +59,28 @@ pub struct Counts {
     pub in_flight_max: u64,
 }
 
+impl Counts {
+    /// Adds everything that another generator has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.started += other.started;
+        self.completed += other.completed;
+        self.shed += other.shed;
+        self.connections += other.connections;
+        self.reconnects += other.reconnects;
+        self.bytes_out += other.bytes_out;
+        self.bytes_in += other.bytes_in;
+        // They need not have been at the same moment: an upper bound.
+        self.in_flight_max += other.in_flight_max;
+        for (kind, count) in &other.errors {
+            *self.errors.entry(kind.clone()).or_default() += count;
+        }
+        for (status, count) in &other.status {
+            *self.status.entry(status.clone()).or_default() += count;
+        }
+    }
+}
+
 /// Latencies of the measured phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Histograms {

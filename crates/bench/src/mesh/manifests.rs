@@ -178,7 +178,7 @@ mod tests {
     fn who_gets_a_sidecar() {
         let of = |sidecars: &str, unmeshed: &[&str]| Topology {
             manifests: Vec::new(),
-            sidecars: sidecars.parse().unwrap(),
+            sidecars: Sidecars::ALL.iter().find(|(name, _)| *name == sidecars).unwrap().1,
             unmeshed: unmeshed.iter().map(ToString::to_string).collect(),
         };
         let plain = Choice::from(Kind::Leno);

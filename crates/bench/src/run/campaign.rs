@@ -10,8 +10,8 @@ use crate::run::{hlog, judge, manifests, place, say};
 use crate::scenario::Scenario;
 use crate::scenario::load::Rate;
 use crate::scenario::rules::{Discard, Reinstall};
-use crate::scenario::topology::Sidecars;
 use crate::statistics;
+use crate::whole;
 use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -133,7 +133,8 @@ impl Going<'_> {
 
     fn write(&self) -> anyhow::Result<()> {
         let text = serde_json::to_vec(&self.campaign).context("result")?;
-        place::write(&self.out.join(place::RESULT), &text)
+        let file = self.out.join(place::RESULT);
+        whole::write(&file, &text).with_context(|| format!("cannot write {}", file.display()))
     }
 
     fn name_of(&self, planned: &Planned) -> String {
@@ -173,12 +174,7 @@ impl Going<'_> {
         std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let wanted = mesh::Topology {
             manifests: manifests::prepare(self.base, topology, key, &directory)?,
-            sidecars: match key.sidecars {
-                Sidecars::None => mesh::Sidecars::None,
-                Sidecars::Client => mesh::Sidecars::Client,
-                Sidecars::Server => mesh::Sidecars::Server,
-                Sidecars::Both => mesh::Sidecars::Both,
-            },
+            sidecars: key.sidecars,
             unmeshed: topology.unmeshed.clone(),
         };
         say::starting(choice);

@@ -281,7 +281,7 @@ pub(crate) fn merge(outcomes: Vec<Outcome>) -> Outcome {
         whole.start_monotonic_ns = begin;
         whole.duration_s = (end - begin as f64) / 1e9;
         whole.hist.merge(&other.hist);
-        add_counts(&mut whole, &other.counts);
+        whole.counts.merge(&other.counts);
         for second in other.seconds {
             add_second(&mut whole.seconds, second);
         }
@@ -298,26 +298,6 @@ pub(crate) fn merge(outcomes: Vec<Outcome>) -> Outcome {
     whole.generator.cpu_us_per_req =
         whole.generator.cpu_s * 1e6 / whole.counts.completed.max(1) as f64;
     whole
-}
-
-fn add_counts(whole: &mut Outcome, other: &crate::load::outcome::Counts) {
-    let counts = &mut whole.counts;
-    counts.offered += other.offered;
-    counts.started += other.started;
-    counts.completed += other.completed;
-    counts.shed += other.shed;
-    counts.connections += other.connections;
-    counts.reconnects += other.reconnects;
-    counts.bytes_out += other.bytes_out;
-    counts.bytes_in += other.bytes_in;
-    // They need not have been at the same moment: an upper bound.
-    counts.in_flight_max += other.in_flight_max;
-    for (kind, count) in &other.errors {
-        *counts.errors.entry(kind.clone()).or_default() += count;
-    }
-    for (status, count) in &other.status {
-        *counts.status.entry(status.clone()).or_default() += count;
-    }
 }
 
 fn add_second(seconds: &mut Vec<Second>, other: Second) {

@@ -1,7 +1,8 @@
 //! The histograms of each second, in HdrHistogram's log format: what other tools of that family read.
 
 use crate::load::outcome::Second;
-use crate::run::place;
+use crate::whole;
+use anyhow::Context as _;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -24,7 +25,8 @@ pub(crate) fn text(seconds: &[Second], start: &str) -> String {
 /// # Errors
 /// It cannot be written.
 pub(crate) fn write(file: &Path, seconds: &[Second], start: &str) -> anyhow::Result<()> {
-    place::write(file, text(seconds, start).as_bytes())
+    whole::write(file, text(seconds, start).as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]

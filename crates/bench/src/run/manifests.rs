@@ -114,7 +114,7 @@ fn set_replicas(objects: &mut [Value], replicas: &BTreeMap<String, u32>) -> anyh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::topology::Sidecars;
+    use crate::mesh::Sidecars;
 
     #[test]
     fn replicas_are_set_and_instances_live_in_namespaces_of_their_own() {

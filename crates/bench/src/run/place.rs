@@ -1,7 +1,6 @@
 //! Where scenarios are found and results are kept.
 
 use anyhow::{Context as _, bail};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -78,32 +77,17 @@ pub(crate) fn output(out: Option<&Path>, campaign: &str) -> anyhow::Result<PathB
     Ok(directory)
 }
 
-/// Writes a file so that a reader sees the old or the new one, never a half.
-///
-/// # Errors
-/// It cannot be written.
-pub(crate) fn write(file: &Path, text: &[u8]) -> anyhow::Result<()> {
-    let mut half = file.as_os_str().to_owned();
-    half.push(".new");
-    let write = || -> std::io::Result<()> {
-        let mut open = std::fs::File::create(&half)?;
-        open.write_all(text)?;
-        open.sync_data()?;
-        std::fs::rename(&half, file)
-    };
-    write().with_context(|| format!("cannot write {}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::whole;
 
     #[test]
     fn a_result_is_replaced_whole_and_never_overwritten_by_another_campaign() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = output(Some(&directory.path().join("a")), "x").expect("made");
-        write(&out.join(RESULT), b"1").expect("written");
-        write(&out.join(RESULT), b"2").expect("written");
+        whole::write(&out.join(RESULT), b"1").expect("written");
+        whole::write(&out.join(RESULT), b"2").expect("written");
         assert_eq!(std::fs::read(out.join(RESULT)).expect("read"), b"2");
         assert_eq!(std::fs::read_dir(&out).expect("listed").count(), 1);
         let refused = output(Some(&out), "y").expect_err("there is a result");

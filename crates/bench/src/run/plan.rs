@@ -4,11 +4,11 @@
 //! in their order. A load whose rate is a share of an earlier one's result belongs to a later stage, so that its rate is
 //! the same in every block.
 
+use crate::mesh::Sidecars;
 use crate::scenario::Scenario;
 use crate::scenario::load::{Load, Mode, Rate};
 use crate::scenario::phases::Warmup;
 use crate::scenario::rules::{Order, Reinstall};
-use crate::scenario::topology::Sidecars;
 use leno_runtime::random::Random;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

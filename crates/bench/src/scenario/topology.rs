@@ -1,5 +1,6 @@
 //! What runs: manifests, what is changed in them, and who sends. Pure.
 
+use crate::mesh::Sidecars;
 use crate::scenario::reader::Node;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,35 +34,6 @@ pub struct Instances {
     pub manifests: Vec<PathBuf>,
     /// Workloads of them that are left out.
     pub without: Vec<String>,
-}
-
-/// Which sides of a request have proxies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sidecars {
-    /// Neither.
-    None,
-    /// The pods that send.
-    Client,
-    /// All others.
-    Server,
-    /// All.
-    #[default]
-    Both,
-}
-
-impl Sidecars {
-    const ALL: [(&'static str, Self); 4] = [
-        ("none", Self::None),
-        ("client", Self::Client),
-        ("server", Self::Server),
-        ("both", Self::Both),
-    ];
-
-    /// The word for it in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, sidecars)| *sidecars == self).map_or("", |(name, _)| name)
-    }
 }
 
 impl Topology {
