@@ -27,6 +27,8 @@ pub struct Pod {
     pub identity: Option<PeerIdentity>,
     /// Whether a proxy stands in front of it.
     pub meshed: bool,
+    /// Whether that proxy takes HTTP/1 carried in HTTP/2 (`l5d-orig-proto`), as linkerd's does.
+    pub http2_upgrade: bool,
     /// Ports that are bytes by annotation.
     pub opaque: Ports,
     /// Ports that its proxy does not see.
@@ -84,6 +86,7 @@ impl Pod {
             service_account: service_account.into(),
             identity,
             meshed: own.meshed,
+            http2_upgrade: own.http2_upgrade,
             opaque: own.opaque.or(inherited.opaque).unwrap_or_default(),
             skip_inbound: own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
             policy: own.policy.or(inherited.policy).unwrap_or_default(),
@@ -117,13 +120,19 @@ impl Pod {
         // A port that the proxy does not see is plain text, whatever the pod is.
         let behind_proxy = self.meshed && !self.skip_inbound.contains(address.port());
         let identity = self.identity.clone().filter(|_| behind_proxy);
-        let opaque = opaque || self.opaque.contains(address.port());
+        let hint = if opaque || self.opaque.contains(address.port()) {
+            ProtocolHint::Opaque
+        } else if self.http2_upgrade && identity.is_some() {
+            ProtocolHint::Http2
+        } else {
+            ProtocolHint::Unknown
+        };
         Endpoint {
             address,
             weight: WEIGHT_ONE,
             opaque_transport_port: identity.is_some().then_some(INBOUND_PORT),
             identity,
-            hint: if opaque { ProtocolHint::Opaque } else { ProtocolHint::Unknown },
+            hint,
             labels: labels_with_service(self.metric_labels.clone(), service),
             resource: Some(self.resource()),
         }

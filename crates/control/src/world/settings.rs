@@ -79,6 +79,8 @@ pub(super) struct Settings {
     pub(super) skip_inbound: Option<Ports>,
     pub(super) policy: Option<DefaultPolicy>,
     pub(super) meshed: bool,
+    /// The proxy takes HTTP/1 carried in HTTP/2, as linkerd's does; ours takes HTTP/1 as it is.
+    pub(super) http2_upgrade: bool,
 }
 
 impl Settings {
@@ -101,8 +103,9 @@ impl Settings {
                 DefaultPolicy::Deny
             })
         });
-        let meshed = get(annotations, "meshed").is_some_and(|(_, text)| text == "true");
-        Self { opaque, skip_inbound, policy, meshed }
+        let says = |name: &str| get(annotations, name).is_some_and(|(_, text)| text == "true");
+        let (meshed, http2_upgrade) = (says("meshed"), says("http2-upgrade"));
+        Self { opaque, skip_inbound, policy, meshed, http2_upgrade }
     }
 }
 

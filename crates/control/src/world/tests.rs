@@ -7,7 +7,7 @@ use leno_model::route::{
     Backend, BackendKind, Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy,
     OutboundProtocol, PathMatch,
 };
-use leno_model::workload::Endpoint;
+use leno_model::workload::{Endpoint, ProtocolHint};
 use std::path::Path;
 
 mod manifests;
@@ -38,7 +38,7 @@ fn address(text: &str) -> Target {
     Target::Address(text.parse().unwrap())
 }
 
-/// `10.1.0.1:8080 default/a mtls opaque`.
+/// `10.1.0.1:8080 default/a mtls opaque`; `upgraded` where HTTP/1 may come in HTTP/2.
 fn show_endpoint(endpoint: &Endpoint) -> String {
     let mut shown = endpoint.address.to_string();
     if let Some(resource) = &endpoint.resource {
@@ -49,9 +49,11 @@ fn show_endpoint(endpoint: &Endpoint) -> String {
         shown += &format!(" {}", name.strip_prefix("spiffe://cluster.local/").unwrap_or(name));
         assert_eq!(endpoint.opaque_transport_port, Some(4143));
     }
-    if endpoint.hint == leno_model::workload::ProtocolHint::Opaque {
-        shown += " opaque";
-    }
+    shown += match endpoint.hint {
+        ProtocolHint::Unknown => "",
+        ProtocolHint::Http2 => " upgraded",
+        ProtocolHint::Opaque => " opaque",
+    };
     shown
 }
 

@@ -96,6 +96,31 @@ fn without_slices_pods_are_selected() {
     );
 }
 
+/// linkerd's proxies carry HTTP/1 in HTTP/2 to those that are known to take it; ours are told nothing of the kind.
+#[test]
+fn proxies_that_take_http1_in_http2_are_known_by_annotation() {
+    let check = |annotations: &str, expected: &str| {
+        let text =
+            [service("a", "web", "10.96.0.1", ""), pod("a", "one", "10.1.0.1", annotations, true)];
+        check_endpoints(&world(&text.concat()), "web.a.svc.cluster.local:80", Some(&[expected]));
+    };
+    let upgrade = "leno.dev/http2-upgrade: \"true\"";
+    let meshed = "10.1.0.1:8080 a/one ns/a/sa/one-account";
+    check(MESHED, meshed);
+    check(&format!("{MESHED}, {upgrade}"), &format!("{meshed} upgraded"));
+    check(&format!("{MESHED}, leno.dev/http2-upgrade: \"false\""), meshed);
+    check(
+        &format!("{MESHED}, {upgrade}, leno.dev/opaque-ports: '8080'"),
+        &format!("{meshed} opaque"),
+    );
+    // Without a proxy in front of the port nobody could turn it back.
+    check(upgrade, "10.1.0.1:8080 a/one");
+    check(
+        &format!("{MESHED}, {upgrade}, leno.dev/skip-inbound-ports: '8080'"),
+        "10.1.0.1:8080 a/one",
+    );
+}
+
 #[test]
 fn protocols_are_declared() {
     let check = |app_protocol: &str, protocol: &str| {
