@@ -169,11 +169,14 @@ fn act(
 /// What followed each event, from the generators' seconds.
 #[must_use]
 pub fn consequences(done: &[Done], start_monotonic_ns: u64, seconds: &[Second]) -> Vec<Event> {
+    let at = |event: &Done| (event.at_monotonic_ns as f64 - start_monotonic_ns as f64) / 1e9;
     let events = done.iter().map(|event| {
-        let t = (event.at_monotonic_ns as f64 - start_monotonic_ns as f64) / 1e9;
-        // An event within a second spoils that second.
+        let t = at(event);
+        // An event within a second spoils that second. What follows the next event is the next one's.
+        let next = done.iter().map(|other| at(other).floor()).filter(|next| *next > t.floor());
+        let until = next.fold(t + AFTERMATH_S, f64::min);
         let after = |second: &&Second| second.at_s as f64 >= t.floor();
-        let within = |second: &&Second| (second.at_s as f64) < t + AFTERMATH_S;
+        let within = |second: &&Second| (second.at_s as f64) < until;
         let failed = seconds.iter().filter(after).filter(within).map(|second| second.failed).sum();
         Event {
             t,
@@ -274,21 +277,25 @@ mod tests {
 
     #[test]
     fn what_followed() {
-        //    failed in each second      event at  failed  recovery
-        check(&[0, 0, 5, 3, 0, 0], 2.4, 8, Some(1.6));
-        check(&[0, 0, 0, 3, 0, 0], 2.4, 3, Some(1.6));
-        check(&[9, 0, 0, 0, 0, 0], 2.4, 0, None);
-        check(&[0, 0, 1, 1, 1, 1], 2.4, 4, None);
+        //    failed in each second      events at  failed  recovery of the first
+        check(&[0, 0, 5, 3, 0, 0], &[2.4], 8, Some(1.6));
+        check(&[0, 0, 0, 3, 0, 0], &[2.4], 3, Some(1.6));
+        check(&[9, 0, 0, 0, 0, 0], &[2.4], 0, None);
+        check(&[0, 0, 1, 1, 1, 1], &[2.4], 4, None);
+        // What follows the next event is not this one's.
+        check(&[0, 0, 0, 0, 7, 0], &[1.4, 4.1], 0, None);
+        check(&[0, 2, 0, 0, 7, 0], &[1.4, 4.1], 2, Some(0.6));
+        check(&[0, 2, 0, 0, 0, 0], &[1.4, 1.6], 2, Some(0.6));
     }
 
     #[track_caller]
-    fn check(failed: &[u64], at: f64, expected: u64, recovery: Option<f64>) {
+    fn check(failed: &[u64], at: &[f64], expected: u64, recovery: Option<f64>) {
         let seconds: Vec<Second> = failed
             .iter()
             .enumerate()
             .map(|(at, failed)| Second { at_s: at as u64, failed: *failed, ..Second::default() })
             .collect();
-        let done = Done {
+        let done = |at: &f64| Done {
             at_monotonic_ns: 1_000_000_000 + (at * 1e9) as u64,
             kind: "kill",
             target: "x".into(),
@@ -296,7 +303,8 @@ mod tests {
             ended: Vec::new(),
             failed: false,
         };
-        let events = consequences(&[done], 1_000_000_000, &seconds);
+        let done: Vec<Done> = at.iter().map(done).collect();
+        let events = consequences(&done, 1_000_000_000, &seconds);
         assert_eq!(events[0].failed, expected);
         let rounded = |seconds: f64| (seconds * 10.0).round() / 10.0;
         assert_eq!(events[0].recovery_s.map(rounded), recovery);

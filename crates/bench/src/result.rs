@@ -125,10 +125,16 @@ pub struct Run {
 }
 
 /// Figures for each second.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     /// File with the histogram of each second, beside `result.json`.
     pub hlog: String,
+    /// Seconds that an entry stands for: 1, and in a phase of more than an hour 2, 4, …
+    #[serde(default = "one_second")]
+    pub step_s: f64,
+    /// Requests due per second.
+    #[serde(default)]
+    pub offered: Vec<f64>,
     /// Answers per second.
     pub rps: Vec<f64>,
     /// Median response latency, in milliseconds.
@@ -139,21 +145,57 @@ pub struct Series {
     pub max: Vec<f64>,
     /// Failed requests and answers of 500 and above.
     pub errors: Vec<u64>,
+    /// Of `errors`, the ones that were answered.
+    #[serde(default)]
+    pub failed_answers: Vec<u64>,
+}
+
+const fn one_second() -> f64 {
+    1.0
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            hlog: String::new(),
+            step_s: one_second(),
+            offered: Vec::new(),
+            rps: Vec::new(),
+            p50: Vec::new(),
+            p99: Vec::new(),
+            max: Vec::new(),
+            errors: Vec::new(),
+            failed_answers: Vec::new(),
+        }
+    }
 }
 
 impl Series {
-    /// From the generator's seconds.
+    /// From the seconds of a phase that lasted so long. Rates are of the time that an entry covers, which is less than a
+    /// second at the end of most phases.
     #[must_use]
-    pub fn of(seconds: &[Second], hlog: &str) -> Self {
+    pub fn of(seconds: &[Second], phase_s: f64) -> Self {
         let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
+        let rate = |second: &Second, count: u64| count as f64 / second.length_s(phase_s);
+        let step = seconds.iter().map(|second| second.span_s).max().unwrap_or(1);
         Self {
-            hlog: hlog.to_owned(),
-            rps: seconds.iter().map(|second| second.completed as f64).collect(),
+            hlog: String::new(),
+            step_s: step as f64,
+            offered: seconds.iter().map(|second| rate(second, second.offered)).collect(),
+            rps: seconds.iter().map(|second| rate(second, second.completed)).collect(),
             p50: seconds.iter().map(|s| milliseconds(s.response.quantile(0.5))).collect(),
             p99: seconds.iter().map(|s| milliseconds(s.response.quantile(0.99))).collect(),
             max: seconds.iter().map(|s| milliseconds(s.response.max())).collect(),
             errors: seconds.iter().map(|second| second.failed).collect(),
+            failed_answers: seconds.iter().map(|second| second.failed_answers).collect(),
         }
+    }
+
+    /// How much of the phase an entry covers, in seconds.
+    #[must_use]
+    pub fn length_s(&self, index: usize, phase_s: f64) -> f64 {
+        let left = phase_s - index as f64 * self.step_s;
+        if left > 0.0 { self.step_s.min(left) } else { self.step_s }
     }
 }
 
@@ -393,7 +435,7 @@ mod tests {
             phases: BTreeMap::from([("warmup".to_owned(), 1.0), ("measure".to_owned(), 1.0)]),
             invalid_reasons: words(),
             counts: Counts { errors, status, ..Counts::default() },
-            series_1s: Series::of(&[second], "hlog"),
+            series_1s: Series::of(&[second], 1.0),
             resources: Resources {
                 proxy: all(),
                 app: all(),
@@ -465,6 +507,30 @@ mod tests {
             }
             _ => {}
         }
+    }
+
+    #[test]
+    fn an_entry_is_of_the_time_that_it_covers() {
+        //     at, span, completed   phase      step  rates
+        check(&[(0, 1, 100), (1, 1, 50)], 1.5, 1.0, &[100.0, 100.0]);
+        check(&[(0, 1, 100), (1, 1, 100)], 2.0, 1.0, &[100.0, 100.0]);
+        // What came after the end is a second of its own.
+        check(&[(0, 1, 100), (1, 1, 2)], 1.0, 1.0, &[100.0, 2.0]);
+        // Beyond an hour, an entry stands for several seconds, and the last for what is left.
+        check(&[(0, 4, 400), (4, 4, 200)], 6.0, 4.0, &[100.0, 100.0]);
+        check(&[], 0.0, 1.0, &[]);
+    }
+
+    #[track_caller]
+    fn check(seconds: &[(u64, u64, u64)], phase_s: f64, step_s: f64, rates: &[f64]) {
+        let second = |(at_s, span_s, completed): &(u64, u64, u64)| Second {
+            at_s: *at_s,
+            span_s: *span_s,
+            completed: *completed,
+            ..Second::default()
+        };
+        let series = Series::of(&seconds.iter().map(second).collect::<Vec<_>>(), phase_s);
+        assert_eq!((series.step_s, &series.rps[..]), (step_s, rates));
     }
 
     #[test]

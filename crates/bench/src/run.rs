@@ -7,7 +7,6 @@
 mod bed;
 mod campaign;
 mod generator;
-mod hlog;
 mod interrupt;
 mod judge;
 pub mod manifests;

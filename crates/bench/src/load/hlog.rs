@@ -1,8 +1,9 @@
-//! HdrHistogram's log, version 2: a line for each second, which its own tools plot and add up.
+//! HdrHistogram's interval log: what its own tools plot, add up and compare. `leno bench load --hlog` and every repetition
+//! of `leno bench run` write it.
 //!
-//! Lines tagged `response` are seconds of the measured phase. The other latencies are kept for the phase as a whole, and
-//! are one line each: `response-all`, `service-all`, `connect-all`, `ttfb-all`, `lateness-all`. The maximum on a line is
-//! in milliseconds.
+//! Every line has a tag. Lines tagged `response` are a second of the measured phase each (more, where the phase lasted more
+//! than an hour). The other latencies are kept for the phase as a whole, and are one line each: `service`, `connect`,
+//! `ttfb`, `lateness`. Histograms are in nanoseconds, the maximum on a line in milliseconds.
 
 use crate::histogram::Histogram;
 use crate::load::outcome::Outcome;
@@ -47,7 +48,7 @@ fn put(log: &mut Vec<u8>, outcome: &Outcome) -> Result<(), Box<dyn std::error::E
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
     builder.add_comment("[Histogram log format version 1.3]");
-    builder.add_comment("[Latencies in nanoseconds, of one measured phase]");
+    builder.add_comment("[Latencies in nanoseconds, of one measured phase; Tag=response: each second, other tags: all of it]");
     builder.with_max_value_divisor(MAX_UNIT);
     if let Some(start) = moment(&outcome.start) {
         builder.with_start_time(start).with_base_time(start);
@@ -60,18 +61,15 @@ fn put(log: &mut Vec<u8>, outcome: &Outcome) -> Result<(), Box<dyn std::error::E
     let phase = Duration::from_secs_f64(outcome.duration_s.max(0.0));
     for second in &outcome.seconds {
         let start = Duration::from_secs(second.at_s);
-        // The last second of a phase may be a short one.
-        let length = phase.saturating_sub(start).min(Duration::from_secs(1));
-        let length = if length.is_zero() { Duration::from_secs(1) } else { length };
+        let length = Duration::from_secs_f64(second.length_s(outcome.duration_s));
         write("response", start, length, &second.response)?;
     }
     let all = &outcome.hist;
     for (tag, histogram) in [
-        ("response-all", &all.response),
-        ("service-all", &all.service),
-        ("connect-all", &all.connect),
-        ("ttfb-all", &all.ttfb),
-        ("lateness-all", &all.lateness),
+        ("service", &all.service),
+        ("connect", &all.connect),
+        ("ttfb", &all.ttfb),
+        ("lateness", &all.lateness),
     ] {
         if histogram.count() > 0 {
             write(tag, Duration::ZERO, phase, histogram)?;
@@ -160,7 +158,7 @@ mod tests {
         assert!(log.contains("\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""), "{log}");
         let lines = read(&log).expect("it was written here");
         let tags: Vec<&str> = lines.iter().map(|line| line.tag.as_str()).collect();
-        assert_eq!(tags, ["response", "response", "response", "response-all", "lateness-all"]);
+        assert_eq!(tags, ["response", "response", "response", "lateness"]);
         assert_eq!(
             (lines[2].start, lines[2].length),
             (Duration::from_secs(2), Duration::from_millis(500))
@@ -171,7 +169,20 @@ mod tests {
             .filter(|line| line.tag == "response")
             .for_each(|line| whole.merge(&line.histogram));
         assert_eq!(whole.encode(), outcome.hist.response.encode());
-        assert_eq!(lines[3].histogram.encode(), whole.encode());
+        assert_eq!(lines[3].histogram.encode(), outcome.hist.lateness.encode());
+        assert_eq!(lines[3].length, Duration::from_millis(2_500));
+    }
+
+    #[test]
+    fn a_line_beyond_the_first_hour_says_how_long_it_is() {
+        let mut outcome = outcome();
+        for (index, second) in outcome.seconds.iter_mut().enumerate() {
+            (second.at_s, second.span_s) = (4 * index as u64, 4);
+        }
+        outcome.duration_s = 10.0;
+        let lines = read(&write(&outcome)).expect("it was written here");
+        let lengths: Vec<u64> = lines.iter().map(|line| line.length.as_secs()).collect();
+        assert_eq!(lengths, [4, 4, 2, 10]);
     }
 
     #[test]

@@ -108,18 +108,62 @@ impl Histograms {
 }
 
 /// One second of the measured phase; latencies are those of requests that ended in it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds since the phase began.
     pub at_s: u64,
+    /// How many seconds it stands for: 1, and in a phase of more than an hour 2, 4, …
+    #[serde(default = "one")]
+    pub span_s: u64,
     /// Requests due.
     pub offered: u64,
     /// Requests answered.
     pub completed: u64,
     /// Requests failed, and answers of 500 and above.
     pub failed: u64,
+    /// Of those, the ones that were answered: with 500 and above, or a gRPC status.
+    #[serde(default)]
+    pub failed_answers: u64,
     /// Response latencies.
     pub response: Histogram,
+}
+
+impl Default for Second {
+    fn default() -> Self {
+        Self {
+            at_s: 0,
+            span_s: one(),
+            offered: 0,
+            completed: 0,
+            failed: 0,
+            failed_answers: 0,
+            response: Histogram::new(),
+        }
+    }
+}
+
+impl Second {
+    /// How much of a phase it covers, in seconds: the last one may be a short one.
+    #[must_use]
+    pub fn length_s(&self, phase_s: f64) -> f64 {
+        let (span, left) = (self.span_s.max(1) as f64, phase_s - self.at_s as f64);
+        // What came after the end is a second like any other.
+        if left > 0.0 { span.min(left) } else { span }
+    }
+
+    /// Adds what another one has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.span_s = self.span_s.max(other.span_s);
+        self.offered += other.offered;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.failed_answers += other.failed_answers;
+        self.response.merge(&other.response);
+    }
+}
+
+const fn one() -> u64 {
+    1
 }
 
 /// What the generator cost.

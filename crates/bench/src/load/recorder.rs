@@ -28,6 +28,8 @@ pub struct Tally {
     pub shed: u64,
     /// Failed, and answers of 500 and above or with a gRPC status.
     pub failed: u64,
+    /// Of those, the ones that were answered.
+    pub failed_answers: u64,
     /// By [`Failure`], in the order of `Failure::ALL`.
     pub errors: [u64; Failure::ALL.len()],
     /// By HTTP status: as a rule there is one.
@@ -72,7 +74,9 @@ impl Shard {
                 if answer.grpc_status != 0 {
                     count(&mut tally.grpc, answer.grpc_status);
                 }
-                tally.failed += u64::from(answer.status >= 500 || answer.grpc_status != 0);
+                let said_no = u64::from(answer.status >= 500 || answer.grpc_status != 0);
+                tally.failed += said_no;
+                tally.failed_answers += said_no;
                 self.hist.response.record(exchange.end.saturating_sub(due));
                 self.hist.service.record(exchange.end.saturating_sub(exchange.sent));
                 if exchange.first_byte != 0 {
@@ -141,33 +145,34 @@ pub struct Collected {
 #[derive(Debug)]
 struct Packed {
     at_s: u64,
+    span_s: u64,
     offered: u64,
     completed: u64,
     failed: u64,
+    failed_answers: u64,
     response: String,
 }
 
 impl Packed {
     fn new(second: &Second) -> Self {
-        let Second { at_s, offered, completed, failed, ref response } = *second;
-        Self { at_s, offered, completed, failed, response: response.encode() }
+        let Second { at_s, span_s, offered, completed, failed, failed_answers, ref response } =
+            *second;
+        let response = response.encode();
+        Self { at_s, span_s, offered, completed, failed, failed_answers, response }
     }
 
-    fn unpack(self) -> Second {
-        let Self { at_s, offered, completed, failed, response } = self;
+    fn unpack(&self) -> Second {
+        let Self { at_s, span_s, offered, completed, failed, failed_answers, ref response } = *self;
         // It was packed here, so it can be read.
-        let mut response = Histogram::decode(&response).unwrap_or_default();
+        let mut response = Histogram::decode(response).unwrap_or_default();
         response.shrink();
-        Second { at_s, offered, completed, failed, response }
+        Second { at_s, span_s, offered, completed, failed, failed_answers, response }
     }
 
-    fn merge(&mut self, second: &Second) {
-        let mut response = Histogram::decode(&self.response).unwrap_or_default();
-        response.merge(&second.response);
-        self.offered += second.offered;
-        self.completed += second.completed;
-        self.failed += second.failed;
-        self.response = response.encode();
+    fn merge(&mut self, other: &Second) {
+        let mut whole = self.unpack();
+        whole.merge(other);
+        *self = Self::new(&whole);
     }
 }
 
@@ -215,6 +220,7 @@ impl Collected {
         second.offered += shard.tally.offered;
         second.completed += shard.tally.completed;
         second.failed += shard.tally.failed;
+        second.failed_answers += shard.tally.failed_answers;
         second.response.merge(&shard.hist.response);
         self.ticks.insert(thread, tick + 1);
         let all = self.ticks.values().min().copied().unwrap_or_default();
@@ -231,7 +237,9 @@ impl Collected {
         let at = second.at_s / self.span * self.span;
         match self.closed.last_mut().filter(|last| last.at_s == at) {
             Some(last) => last.merge(&second),
-            None => self.closed.push(Packed { at_s: at, ..Packed::new(&second) }),
+            None => {
+                self.closed.push(Packed { at_s: at, span_s: self.span, ..Packed::new(&second) })
+            }
         }
         self.last = Some(second);
         if self.closed.len() > self.seconds_max {
@@ -239,6 +247,7 @@ impl Collected {
             let mut halved: Vec<Packed> = Vec::with_capacity(self.seconds_max);
             for mut packed in self.closed.drain(..) {
                 packed.at_s = packed.at_s / self.span * self.span;
+                packed.span_s = self.span;
                 match halved.last_mut().filter(|last| last.at_s == packed.at_s) {
                     Some(last) => last.merge(&packed.unpack()),
                     None => halved.push(packed),
@@ -261,7 +270,7 @@ impl Collected {
         while let Some((_, second)) = self.open.pop_first() {
             self.close(second);
         }
-        let mut seconds: VecDeque<Second> = self.closed.into_iter().map(Packed::unpack).collect();
+        let mut seconds: VecDeque<Second> = self.closed.iter().map(Packed::unpack).collect();
         if let Some(length) = length
             && let Some(end) = length.checked_sub(1).map(|last| last / SECOND)
             && let [.., last, extra] = seconds.make_contiguous()
@@ -269,9 +278,7 @@ impl Collected {
             && extra.at_s == end + 1
             && extra.offered == 0
         {
-            last.completed += extra.completed;
-            last.failed += extra.failed;
-            last.response.merge(&extra.response);
+            last.merge(extra);
             seconds.pop_back();
         }
         (self.counts, self.hist, seconds.into())
@@ -301,6 +308,7 @@ mod tests {
         shard.connected(77, true);
         let (tally, hist) = (&shard.tally, &shard.hist);
         assert_eq!((tally.started, tally.completed, tally.failed), (3, 2, 2));
+        assert_eq!(tally.failed_answers, 1, "the reset is no answer");
         assert_eq!(tally.errors.iter().sum::<u64>(), 1);
         assert_eq!(tally.status, [(200, 1), (503, 1)]);
         assert_eq!((tally.bytes_in, tally.bytes_out, tally.reconnects), (20, 3, 1));
@@ -360,6 +368,7 @@ mod tests {
         assert_eq!((counts.completed, hist.response.count()), (seconds, seconds));
         assert_eq!(kept.iter().map(|second| second.completed).sum::<u64>(), seconds);
         assert_eq!((kept[0].at_s, kept[1].at_s), (0, 4));
+        assert!(kept.iter().all(|second| second.span_s == 4));
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn of(outcome: &Outcome, name: &str) -> Campaign {
         valid: true,
         counts: outcome.counts.clone(),
         hist: outcome.hist.clone(),
-        series_1s: Series::of(&outcome.seconds, ""),
+        series_1s: Series::of(&outcome.seconds, outcome.duration_s),
         generator: outcome.generator.clone(),
         ..Run::default()
     };

@@ -1,12 +1,13 @@
 //! The whole plan, repetition by repetition; the result is written after each.
 
+use crate::load::hlog;
 use crate::load::outcome::Outcome;
 use crate::mesh::{self, Bed, Choice};
 use crate::result::{self, Campaign, Cell, Run};
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::{BedKey, Plan, Planned, Step};
 use crate::run::repetition::{Performed, Repetition};
-use crate::run::{hlog, judge, manifests, place, say};
+use crate::run::{judge, manifests, place, say};
 use crate::scenario::Scenario;
 use crate::scenario::load::Rate;
 use crate::scenario::rules::{Discard, Reinstall};
@@ -107,7 +108,8 @@ impl Going<'_> {
         (run.block, run.order) = (step.block, step.order);
         if let Some(outcome) = outcome {
             let name = format!("cell{:02}-block{:02}.hlog", step.cell + 1, step.block);
-            hlog::write(&self.out.join(&name), &outcome.seconds, &outcome.start)?;
+            whole::write(&self.out.join(&name), hlog::write(outcome).as_bytes())
+                .with_context(|| format!("write {name}"))?;
             run.series_1s.hlog = name;
         }
         say::done(&run);

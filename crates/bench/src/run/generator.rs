@@ -302,12 +302,7 @@ pub(crate) fn merge(outcomes: Vec<Outcome>) -> Outcome {
 
 fn add_second(seconds: &mut Vec<Second>, other: Second) {
     match seconds.iter_mut().find(|second| second.at_s == other.at_s) {
-        Some(second) => {
-            second.offered += other.offered;
-            second.completed += other.completed;
-            second.failed += other.failed;
-            second.response.merge(&other.response);
-        }
+        Some(second) => second.merge(&other),
         None => {
             seconds.push(other);
             seconds.sort_by_key(|second| second.at_s);

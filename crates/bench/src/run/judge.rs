@@ -86,19 +86,22 @@ fn observe(assertion: &rules::Assertion, cell: &Cell) -> Option<f64> {
 fn worst_second(cell: &Cell, except: Option<&(String, Duration)>) -> Option<f64> {
     let mut worst: Option<f64> = None;
     for run in cell.runs.iter().filter(|run| run.valid) {
-        for (second, (rps, failed)) in
-            run.series_1s.rps.iter().zip(&run.series_1s.errors).enumerate()
-        {
+        let series = &run.series_1s;
+        let phase_s = run.phases.get("measure").copied().unwrap_or(f64::INFINITY);
+        for (index, (rps, failed)) in series.rps.iter().zip(&series.errors).enumerate() {
+            let at = index as f64 * series.step_s;
             let excepted = except.is_some_and(|(kind, length)| {
                 run.events.iter().filter(|event| event.kind == *kind).any(|event| {
                     let until = event.t + length.as_secs_f64();
-                    (second + 1) as f64 > event.t && (second as f64) < until
+                    at + series.step_s > event.t && at < until
                 })
             });
             if !excepted {
-                // Answers of 500 and above are in both; of the two, the one that says more.
-                let share = *failed as f64 / rps.max(*failed as f64).max(1.0);
-                worst = Some(worst.unwrap_or(0.0).max(share));
+                // Answers of 500 and above are in both.
+                let unanswered =
+                    failed.saturating_sub(series.failed_answers.get(index).copied().unwrap_or(0));
+                let all = rps * series.length_s(index, phase_s) + unanswered as f64;
+                worst = Some(worst.unwrap_or(0.0).max(*failed as f64 / all.max(1.0)));
             }
         }
     }

@@ -101,7 +101,7 @@ impl Repetition<'_> {
             invalid_reasons: reasons,
             counts: outcome.counts.clone(),
             hist: outcome.hist.clone(),
-            series_1s: Series::of(&outcome.seconds, ""),
+            series_1s: Series::of(&outcome.seconds, outcome.duration_s),
             resources,
             tcp,
             events: chaos::consequences(&done, outcome.start_monotonic_ns, &outcome.seconds),
