@@ -3,26 +3,14 @@
 use crate::chaos::Stage;
 use crate::measure::Roles;
 use crate::mesh::{Bed, Pod};
+use crate::scenario::known::is_named;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `deployment/web`, `web`, `shop/web`, a pod's name, or the beginning of pods' names that are numbered (`bar` of `bar-0`).
+/// Whether a scenario means this pod by this name.
 pub(crate) fn is_of(pod: &Pod, workload: &str) -> bool {
-    let (namespace, name) = match workload.split_once('/') {
-        Some((namespace, name)) if namespace != "deployment" && namespace != "pod" => {
-            (Some(namespace), name)
-        }
-        Some((_, name)) => (None, name),
-        None => (None, workload),
-    };
     let own = pod.workload.rsplit('/').next().unwrap_or_default();
-    let numbered = |of: &str| {
-        of.strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix('-'))
-            .is_some_and(|rest| rest.parse::<u32>().is_ok())
-    };
-    namespace.is_none_or(|namespace| namespace == pod.namespace)
-        && (own == name || pod.name == name || numbered(&pod.name))
+    is_named(workload, &pod.namespace, own, &pod.name)
 }
 
 /// How commands name a pod.

@@ -1,7 +1,10 @@
-//! The manifests of one topology variant: replicas set, instances multiplied. The change itself is pure.
+//! The manifests of one topology variant: replicas set, instances multiplied. The change itself is pure. And what all variants
+//! have, for the scenario's checks.
 
 use crate::run::plan::BedKey;
+use crate::scenario::known::Known;
 use crate::scenario::topology::{Instances, Topology};
+use crate::scenario::yaml;
 use anyhow::{Context as _, bail};
 use leno_up::manifest::document;
 use serde_json::{Value, json};
@@ -47,6 +50,59 @@ pub fn prepare(
     Ok(vec![file])
 }
 
+/// What a scenario may name of its topology, and what is wrong with the manifests.
+#[must_use]
+pub fn known(base: &Path, topology: &Topology) -> Known {
+    let (mut objects, mut mistakes) = (Vec::new(), Vec::new());
+    let mut each = |field: &str, paths: &[PathBuf], take: &mut dyn FnMut(Vec<Value>)| {
+        for (at, path) in paths.iter().enumerate() {
+            match checked(&base.join(path)) {
+                Ok(of_file) => take(of_file),
+                Err(said) => {
+                    mistakes.extend(said.into_iter().map(|said| (format!("{field}.{at}"), said)));
+                }
+            }
+        }
+    };
+    each("manifests", &topology.manifests, &mut |of_file| objects.extend(of_file));
+    if let Some(instances) = &topology.instances {
+        let mut once = Vec::new();
+        each("instances.manifests", &instances.manifests, &mut |of_file| once.extend(of_file));
+        if mistakes.is_empty() {
+            mistakes.extend(not_left_out(instances, &once));
+        }
+        for number in 0..instances.count {
+            objects.extend(once.iter().filter_map(|object| instance(object, instances, number)));
+        }
+    }
+    let mut known = Known::of(&objects);
+    known.mistakes = mistakes;
+    known
+}
+
+/// The objects of a file or directory, or all that `leno up` would refuse.
+fn checked(path: &Path) -> Result<Vec<Value>, Vec<String>> {
+    if !path.exists() {
+        return Err(vec![format!("there is no {}", path.display())]);
+    }
+    let objects = read(path).map_err(|error| vec![format!("{error:#}")])?;
+    let problems = leno_up::manifest::read(&[path.to_owned()]).problems;
+    let refused: Vec<String> =
+        problems.iter().filter(|problem| problem.refused).map(ToString::to_string).collect();
+    if refused.is_empty() { Ok(objects) } else { Err(refused) }
+}
+
+/// Workloads that instances leave out and do not have.
+fn not_left_out(instances: &Instances, objects: &[Value]) -> Vec<(String, String)> {
+    let has = |name: &String| objects.iter().any(|object| object["metadata"]["name"] == **name);
+    let lacking = instances.without.iter().enumerate().filter(|(_, name)| !has(name));
+    lacking
+        .map(|(at, name)| {
+            (format!("instances.without.{at}"), format!("the manifests have no {name:?}"))
+        })
+        .collect()
+}
+
 /// Every object of a file, or of all manifests in a directory.
 fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
     let mut files = vec![path.to_owned()];
@@ -65,8 +121,9 @@ fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
             .with_context(|| format!("manifest {}", file.display()))?;
         for document in document::split(&text) {
             let value: Value = serde_saphyr::from_str(document.text).map_err(|error| {
-                let said = error.without_snippet().to_string();
-                anyhow::anyhow!("{}: {}", file.display(), said.lines().next().unwrap_or_default())
+                let (line, column, said) = yaml::said(&error);
+                let line = document.first_line + line - 1;
+                anyhow::anyhow!("{}:{line}:{column}: {said}", file.display())
             })?;
             if !value.is_null() {
                 objects.push(value);

@@ -18,6 +18,14 @@ impl Mistakes {
         self.0.borrow_mut().push((field.to_owned(), message.into()));
     }
 
+    /// Whether anything at or below this field was wrong: what follows from it is then not worth saying.
+    pub(crate) fn is_below(&self, field: &str) -> bool {
+        let below = |(at, _): &(String, String)| {
+            at.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.0.borrow().iter().any(below)
+    }
+
     /// All of them, in the order in which they were met.
     pub(crate) fn all(self) -> Vec<(String, String)> {
         self.0.into_inner()
@@ -41,6 +49,11 @@ impl<'a> Node<'a> {
     /// Says that this value is wrong.
     pub(crate) fn wrong(&self, message: impl Into<String>) {
         self.wrong.note(&self.field, message);
+    }
+
+    /// Says that a field of this value is wrong, or a part of it.
+    pub(crate) fn wrong_in(&self, name: &str, message: impl Into<String>) {
+        self.wrong.note(&dotted(&self.field, name), message);
     }
 
     /// The value as it stands.
@@ -72,6 +85,20 @@ impl<'a> Node<'a> {
             }
             _ => vec![self.clone()],
         }
+    }
+
+    /// Its parts, of which there must be one at least, each other than the others.
+    pub(crate) fn some(&self) -> Vec<Node<'a>> {
+        let nodes = self.list();
+        if nodes.is_empty() {
+            self.wrong("is an empty list");
+        }
+        for (at, node) in nodes.iter().enumerate() {
+            if nodes[..at].iter().any(|earlier| earlier.value == node.value) {
+                node.wrong(format!("{} is named twice", seen(node.value)));
+            }
+        }
+        nodes
     }
 
     /// Names and values, whatever the names.
@@ -106,7 +133,7 @@ impl<'a> Node<'a> {
     pub(crate) fn number(&self) -> Option<f64> {
         let number = self.value.as_f64().filter(|number| *number >= 0.0);
         if number.is_none() {
-            self.wrong(format!("must be a number from 0 up, not {}", kind(self.value)));
+            self.wrong(format!("must be a number from 0 up, not {}", seen(self.value)));
         }
         number
     }
@@ -115,7 +142,11 @@ impl<'a> Node<'a> {
     pub(crate) fn count(&self, least: u64, most: u64) -> Option<u64> {
         let count = self.value.as_u64().filter(|count| (least..=most).contains(count));
         if count.is_none() {
-            self.wrong(format!("must be a whole number from {least} to {most}"));
+            let seen = seen(self.value);
+            self.wrong(match most {
+                u64::MAX => format!("must be a whole number from {least} up, not {seen}"),
+                _ => format!("must be a whole number from {least} to {most}, not {seen}"),
+            });
         }
         count
     }
@@ -151,9 +182,7 @@ impl<'a> Node<'a> {
             choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| choice.clone());
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let seen =
-                if text.is_empty() { kind(self.value).to_owned() } else { format!("{text:?}") };
-            self.wrong(format!("{seen} is none of {}", names.join(", ")));
+            self.wrong(format!("{} is none of {}", seen(self.value), names.join(", ")));
         }
         found
     }
@@ -181,6 +210,16 @@ impl<'a> Fields<'a> {
             self.wrong.note(&self.field, format!("{name} is missing"));
         }
         found
+    }
+
+    /// Whether anything at or below this field of the file was wrong.
+    pub(crate) fn is_wrong_below(&self, field: &str) -> bool {
+        self.wrong.is_below(field)
+    }
+
+    /// The dotted name of one of the fields.
+    pub(crate) fn name_of(&self, name: &str) -> String {
+        dotted(&self.field, name)
     }
 
     /// Says that these fields together are wrong.
@@ -211,6 +250,15 @@ fn is_near(candidate: &str, name: &str) -> bool {
     longer > 2
         && longer - candidate.len().min(name.len()) <= 1
         && same_begin + same_end + 1 >= longer
+}
+
+/// A value in a few words: the value itself where it is short.
+fn seen(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) if text.len() <= 60 && !text.is_empty() => format!("{text:?}"),
+        other => kind(other).to_owned(),
+    }
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -112,7 +112,7 @@ impl Discard {
         }
         let n = fields.get("n").map_or(Some(1), |node| node.count(1, 100)).unwrap_or(1) as usize;
         if n >= blocks {
-            fields.wrong(format!("n: {n} of {blocks} blocks leaves nothing"));
+            node.wrong_in("n", format!("{n} of {blocks} blocks leaves nothing"));
         }
         Self::WorstMax { n }
     }
@@ -166,7 +166,7 @@ impl Validity {
         let share = |name: &str, otherwise: f64| {
             let share = fields.get(name).and_then(|node| node.share()).unwrap_or(otherwise);
             if share > 1.0 {
-                fields.wrong(format!("{name}: more than everything"));
+                node.wrong_in(name, "more than everything");
             }
             share
         };
@@ -213,6 +213,9 @@ pub struct Assertion {
 
 /// Figures that only an assertion knows; all others are those of [`crate::statistics`].
 const OWN_METRICS: &[&str] = &["failed_ratio_1s", "recovery_s"];
+/// What is said of a name that is none of [`crate::statistics`].
+const NO_FIGURE: &str = "is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, failed_ratio, \
+    throttled_s, a role's as proxy.cpu_us_per_req";
 
 impl Assertion {
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
@@ -230,10 +233,7 @@ impl Assertion {
         let metric = fields.needed("metric").and_then(|node| {
             let metric = node.text()?;
             if !OWN_METRICS.contains(&metric.as_str()) && !crate::statistics::is_metric(&metric) {
-                node.wrong(format!(
-                    "{metric:?} is no figure: p50 to p9999, max, mean, rps, failed_ratio, {}, or role.figure as proxy.cpu_us_per_req",
-                    OWN_METRICS.join(", ")
-                ));
+                node.wrong(format!("{metric:?} {NO_FIGURE}, {}", OWN_METRICS.join(", ")));
             }
             Some(metric)
         });
@@ -261,6 +261,11 @@ impl Assertion {
         }
         if against != self.versus.is_some() {
             fields.wrong("versus goes with added_max or ratio_max");
+        }
+        if let (Some(min), Some(max)) = (self.min, self.max)
+            && min > max
+        {
+            fields.wrong(format!("min {min} is above max {max}: it never holds"));
         }
         if self.except.is_some() && self.metric != "failed_ratio_1s" {
             fields.wrong("except is for failed_ratio_1s");
@@ -335,17 +340,23 @@ pub struct Figure {
 }
 
 impl Published {
-    pub(crate) fn read(node: &Node<'_>) -> Self {
+    /// `beside` says what is wrong with a figure beside the rest of the scenario.
+    pub(crate) fn read(node: &Node<'_>, beside: &dyn Fn(&Node<'_>, &Figure)) -> Self {
         let fields = node.fields(&["source", "environment", "figures"]);
         let text = |name| fields.get(name).and_then(|node| node.text()).unwrap_or_default();
         if fields.get("source").is_none() {
             fields.wrong("source is missing");
         }
-        let figures = fields.needed("figures").map(|node| node.list()).unwrap_or_default();
+        let nodes = fields.needed("figures").map(|node| node.some()).unwrap_or_default();
+        let figures = nodes.iter().filter_map(|node| {
+            let figure = Figure::read(node)?;
+            beside(node, &figure);
+            Some(figure)
+        });
         Self {
             source: text("source"),
             environment: text("environment"),
-            figures: figures.iter().filter_map(Figure::read).collect(),
+            figures: figures.collect(),
         }
     }
 }
@@ -362,6 +373,11 @@ impl Figure {
             }
         }
         let entries = fields.needed("metrics").map(|node| node.entries()).unwrap_or_default();
+        for (name, node) in &entries {
+            if !crate::statistics::is_metric(name) {
+                node.wrong(NO_FIGURE);
+            }
+        }
         let metrics =
             entries.iter().filter_map(|(name, n)| Some((name.clone(), n.number()?))).collect();
         Some(Self { mesh: mesh?, load: load?, params, metrics })

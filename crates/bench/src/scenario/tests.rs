@@ -1,6 +1,7 @@
 //! A table of mistakes, and what a whole file becomes.
 
 use super::*;
+use load::Rate;
 
 const WHOLE: &str = "\
 apiVersion: leno-bench/v1
@@ -43,22 +44,24 @@ fn mistakes() {
     check(
         "meshes: [none, leno]",
         "meshes: [none, lino]",
-        &["6: meshes: \"lino\" is none of none, leno, envoy, haproxy, nginx, linkerd"],
+        &["6: meshes.1: no mesh \"lino\"; there are none, leno, envoy, haproxy, nginx, linkerd"],
     );
-    check("meshes: [none, leno]", "meshes: [none, none]", &["6: meshes: none is named twice"]);
+    check(
+        "meshes: [none, leno]",
+        "meshes: [none, none]",
+        &["6: meshes.1: \"none\" is named twice"],
+    );
+    check("meshes: [none, leno]", "meshes: []", &["6: meshes: is an empty list"]);
     check(
         "meshes: [none, leno]",
         "mesh: [none]",
         &["1: meshes is missing", "6: mesh: unknown field"],
     );
-    check("id: a", "id: b", &["3: metadata: id: \"b\" is not the file's name"]);
+    check("id: a", "id: b", &["3: metadata.id: \"b\" is not the file's name"]);
     check(
         "measure: 10s",
         "measure: 10",
-        &[
-            "7: phases.measure: \"10\" needs a unit: us, ms, s, m or h",
-            "9: loads.0: neither measure nor requests says when it ends",
-        ],
+        &["7: phases.measure: \"10\" needs a unit: us, ms, s, m or h"],
     );
     check(
         "  rate: [20, 200]",
@@ -68,7 +71,7 @@ fn mistakes() {
     check(
         "  rate: [20, 200]",
         "  rate: [20, fast]",
-        &["11: loads.0.rate.1: must be a number from 0 up, not text"],
+        &["11: loads.0.rate.1: must be a number from 0 up, not \"fast\""],
     );
     check(
         "  rate: [20, 200]",
@@ -91,7 +94,7 @@ fn mistakes() {
     check(
         "  rate: [20, 200]",
         "  rate: {share: 75%, of: lowest, load: none-such}",
-        &["1: loads: main: rate: no earlier load is named none-such"],
+        &["11: loads.0.rate.load: no earlier load is named none-such"],
     );
     check(
         "http://echo:8080/",
@@ -143,7 +146,7 @@ fn mistakes_of_the_later_parts() {
     );
     added(
         "timeline:\n- {at: 11s, do: {control_plane: restart}}\n",
-        &["1: timeline: control_plane at 11s is after the end of every load"],
+        &["14: timeline.0: control_plane at 11s is after the end of every load"],
     );
     added(
         "plan: {blocks: 2, aa_check: true, order: random}\n",
@@ -154,13 +157,14 @@ fn mistakes_of_the_later_parts() {
     );
     added(
         "plan: {blocks: 2}\ndiscard: {rule: worst_max, n: 2}\n",
-        &["14: discard: n: 2 of 2 blocks leaves nothing"],
+        &["14: discard.n: 2 of 2 blocks leaves nothing"],
     );
-    added("validity: {app_cpu_max: 800%}\n", &["13: validity: app_cpu_max: more than everything"]);
+    added("validity: {app_cpu_max: 800%}\n", &["13: validity.app_cpu_max: more than everything"]);
     added(
         "assert:\n- {metric: p98, max: 1}\n",
         &[
-            "14: assert.0.metric: \"p98\" is no figure: p50 to p9999, max, mean, rps, failed_ratio, failed_ratio_1s, recovery_s, or role.figure as proxy.cpu_us_per_req",
+            "14: assert.0.metric: \"p98\" is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
+             failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
         ],
     );
     added(
@@ -172,9 +176,115 @@ fn mistakes_of_the_later_parts() {
     );
     added(
         "published: {figures: [{mesh: none, load: other, metrics: {p50: 1}}]}\n",
-        &["13: published: source is missing", "1: no load is named other"],
+        &[
+            "13: published: source is missing",
+            "13: published.figures.0.load: no load is named \"other\"; there are main",
+        ],
     );
-    added("plan: [\n", &["13: unclosed bracket '[' at line 13, column 7"]);
+    added("plan: [\n", &["13:7: unclosed bracket '['"]);
+}
+
+#[test]
+fn lists_and_numbers() {
+    check("  rate: [20, 200]", "  rate: []", &["11: loads.0.rate: is an empty list"]);
+    check(
+        "  rate: [20, 200]",
+        "  rate: [-20, 1e12, 5, 5]",
+        &[
+            "11: loads.0.rate.3: 5 is named twice",
+            "11: loads.0.rate.0: must be a number from 0 up, not -20",
+            "11: loads.0.rate.1: more than 100000000 requests per second",
+        ],
+    );
+}
+
+#[test]
+fn what_one_part_says_of_another() {
+    check(
+        "  connections: 8",
+        "  connections: [8, 0]\n- {name: main, target: \"http://echo:99999/\", method: GE T}",
+        &[
+            "12: loads.0.connections.1: must be a whole number from 1 to 100000, not 0",
+            "13: loads.1.method: \"GE T\" is no HTTP method",
+            "13: loads.1.name: a load before it is named main, too",
+            "13: loads.1.target: \"http://echo:99999/\": a port from 1 to 65535 is missing",
+        ],
+    );
+    check(
+        "http://echo:8080/",
+        "http://echo-{i}:8080/",
+        &["10: loads.0.target: {i} is the number of an instance, and there are no instances"],
+    );
+    check(
+        "  connections: 8",
+        "  timeline: false\ntimeline: [{at: 1s, do: {control_plane: restart}}]",
+        &["13: timeline.0: every load has timeline: false, so this is never done"],
+    );
+    added(
+        "timeline:\n- {every: 1s, start: 3s, until: 2s, do: {kill: {workload: x}}}\n",
+        &["14: timeline.0: until is before start"],
+    );
+    added(
+        "assert:\n- {metric: p99, mesh: lemo, load: mian, min: 9ms, max: 5ms}\n\
+         - {metric: p99, versus: istio, ratio_max: 2}\n\
+         - {metric: failed_ratio_1s, max: 0, except: {after: kil, for: 1s}}\n\
+         - {metric: failed_ratio_1s, max: 0, except: {after: kill, for: 1s}}\n",
+        &[
+            "14: assert.0: min 9 is above max 5: it never holds",
+            "14: assert.0.load: no load is named \"mian\"; there are main",
+            "14: assert.0.mesh: no mesh \"lemo\"; there are none, leno, envoy, haproxy, nginx, linkerd",
+            "15: assert.1.versus: no mesh \"istio\"; there are none, leno, envoy, haproxy, nginx, linkerd",
+            "16: assert.2.except.after: \"kil\" is none of kill, stop, continue, set, control_plane, netem",
+            "17: assert.3.except.after: nothing in the timeline is a kill",
+        ],
+    );
+    added(
+        "published:\n  source: s\n  figures:\n  - {mesh: istio, load: main, rate: 21, metrics: {p5O: 1}}\n",
+        &[
+            "16: published.figures.0.metrics.p5O: is no figure: ",
+            "16: published.figures.0.rate: the load main has no rate 21",
+        ],
+    );
+}
+
+#[test]
+fn names_are_those_of_the_manifests() {
+    let objects = [
+        serde_json::json!({"kind": "Pod", "metadata": {"name": "client"}}),
+        serde_json::json!({"kind": "Deployment", "metadata": {"name": "echo"}}),
+        serde_json::json!({"kind": "Service", "metadata": {"name": "echo"},
+            "spec": {"ports": [{"port": 8080}]}}),
+    ];
+    let look = |text: &str, known: &Known| -> Vec<String> {
+        let look = |_: &Topology| known.clone();
+        match parse_with(Path::new("a.yaml"), text, Some(&look)) {
+            Ok(_) => Vec::new(),
+            Err(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+        }
+    };
+    let mut known = Known::of(&objects);
+    assert!(look(WHOLE, &known).is_empty());
+    let text = WHOLE
+        .replace("a.yaml]", "a.yaml]\n  unmeshed: [echo, ecko]\n  replicas: {client: 2}")
+        .replace("http://echo:8080/", "http://echo:80/\n  client: sender")
+        + "timeline:\n- {at: 1s, do: {kill: {workload: shop}}}\n- {at: 1s, do: {set: {workload: echo, plan: {}}}}\n";
+    let there = "in the manifests; there are client, echo";
+    assert_eq!(
+        look(&text, &known),
+        [
+            format!("a.yaml:6: topology.unmeshed.1: no workload \"ecko\" {there}"),
+            "a.yaml:7: topology.replicas.client: no Deployment \"client\" in the manifests; there are echo".into(),
+            format!("a.yaml:13: loads.0.client: no workload \"sender\" {there}"),
+            format!("a.yaml:17: timeline.0.do.kill.workload: no workload \"shop\" {there}"),
+            "a.yaml:18: timeline.1.do.set.workload: echo runs no leno-worker with --admin=PORT, which takes a plan over REST".into(),
+        ]
+    );
+    let text = WHOLE.replace("http://echo:8080/", "http://echo:80/");
+    let expected = "a.yaml:10: loads.0.target: Service echo has no port 80; it has 8080";
+    assert_eq!(look(&text, &known), [expected]);
+    known.mistakes.push(("manifests.0".into(), "there is no a.yaml".into()));
+    let expected = "a.yaml:5: topology.manifests.0: there is no a.yaml";
+    assert_eq!(look(&text, &known), [expected], "what was not read is not missing");
 }
 
 #[test]

@@ -52,6 +52,9 @@ pub enum Action {
     },
 }
 
+/// The word for each action.
+pub(crate) const KINDS: [&str; 6] = ["kill", "stop", "continue", "set", "control_plane", "netem"];
+
 impl Action {
     /// The word for it in results.
     #[must_use]
@@ -95,17 +98,24 @@ impl Entry {
         if every.is_some_and(|every| every.is_zero()) {
             fields.wrong("every: 0");
         }
+        let until = time("until");
+        if fields.get("at").is_some() && until.is_some() {
+            fields.wrong("until is for every");
+        }
         let action = fields.needed("do").and_then(|node| action(&node))?;
-        Some(Self { at: at.or(start).or(every)?, every, until: time("until"), action })
+        let at = at.or(start).or(every)?;
+        if until.is_some_and(|until| until < at) {
+            fields.wrong("until is before start");
+        }
+        Some(Self { at, every, until, action })
     }
 }
 
 fn action(node: &Node<'_>) -> Option<Action> {
-    let known = ["kill", "stop", "continue", "set", "control_plane", "netem"];
-    let fields = node.fields(&known);
-    let named: Vec<&str> = known.into_iter().filter(|name| fields.get(name).is_some()).collect();
+    let fields = node.fields(&KINDS);
+    let named: Vec<&str> = KINDS.into_iter().filter(|name| fields.get(name).is_some()).collect();
     let [name] = named.as_slice() else {
-        fields.wrong(format!("exactly one of {}", known.join(", ")));
+        fields.wrong(format!("exactly one of {}", KINDS.join(", ")));
         return None;
     };
     let inner = fields.get(name)?;

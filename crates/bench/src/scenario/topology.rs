@@ -52,7 +52,7 @@ impl Topology {
             instances: fields.get("instances").and_then(|node| Instances::read(&node)),
             replicas: fields.get("replicas").map(|node| replicas(&node)).unwrap_or_default(),
             sidecars: fields.get("sidecars").map_or(vec![Sidecars::Both], |node| {
-                node.list().iter().filter_map(|node| node.one_of(&Sidecars::ALL)).collect()
+                node.some().iter().filter_map(|node| node.one_of(&Sidecars::ALL)).collect()
             }),
             unmeshed: fields.get("unmeshed").map(|node| texts(&node)).unwrap_or_default(),
             client: fields.get("client").and_then(|n| n.text()).unwrap_or_else(|| "client".into()),
@@ -80,7 +80,7 @@ impl Instances {
 
 fn replicas(node: &Node<'_>) -> BTreeMap<String, Vec<u32>> {
     let counts = |node: &Node<'_>| -> Vec<u32> {
-        node.list().iter().filter_map(|node| Some(node.count(1, 200)? as u32)).collect()
+        node.some().iter().filter_map(|node| Some(node.count(1, 200)? as u32)).collect()
     };
     node.entries().iter().map(|(name, node)| (name.clone(), counts(node))).collect()
 }
@@ -91,5 +91,5 @@ pub(crate) fn texts(node: &Node<'_>) -> Vec<String> {
 }
 
 fn paths(node: &Node<'_>) -> Vec<PathBuf> {
-    texts(node).into_iter().map(PathBuf::from).collect()
+    node.some().iter().filter_map(Node::text).map(PathBuf::from).collect()
 }
