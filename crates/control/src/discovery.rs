@@ -16,17 +16,19 @@ use leno_runtime::drain::{Drain, Guard};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tonic::{Request, Status};
 
 /// What a streaming method answers.
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Who is on the other side of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// The verified name, where it has a certificate.
     pub name: Option<PeerName>,
+    /// Told when it asked for what needs a certificate and has none. See [`crate::server`].
+    pub is_lacking: Arc<Notify>,
 }
 
 /// What every service of discovery has.
@@ -65,11 +67,16 @@ impl Sight {
 /// # Errors
 /// It has no certificate, or one that names no service account.
 pub fn member<T>(request: &Request<T>) -> Result<SpiffeId, Status> {
-    let peer = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_ref());
-    match peer {
+    let peer = request.extensions().get::<Peer>();
+    match peer.and_then(|peer| peer.name.as_ref()) {
         Some(PeerName::Spiffe(id)) if id.as_service_account().is_ok() => Ok(id.clone()),
         Some(other) => Err(Status::permission_denied(format!("{other} is not a workload"))),
-        None => Err(Status::unauthenticated("a client certificate of the mesh is needed")),
+        None => {
+            if let Some(peer) = peer {
+                peer.is_lacking.notify_one();
+            }
+            Err(Status::unauthenticated("a client certificate of the mesh is needed"))
+        }
     }
 }
 

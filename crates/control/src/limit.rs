@@ -27,6 +27,8 @@ pub const HEADER_BYTES_MAX: u32 = 16 << 10;
 pub const ENDPOINTS_PER_MESSAGE_MAX: usize = 512;
 /// A client that opened a connection has so long for its TLS handshake.
 pub const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A connection without client certificate is for asking for the first one, and ends after this.
+pub const NAMELESS_CONNECTION_MAX: Duration = Duration::from_secs(2);
 /// A quiet connection is asked for a sign of life so often.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// The sign of life must come within this.

@@ -1,4 +1,8 @@
 //! One listener for everything that proxies ask: TLS from the first byte, a client certificate where a method wants one.
+//!
+//! A connection without certificate is good for the first certificate only. It ends, in order, as soon as something else is
+//! asked on it, and soon in any case: linkerd's proxies open all their connections before they have a certificate, never ask
+//! for a second one while the first stands, and would never show what they got meanwhile.
 
 use crate::ca::service::Certifier;
 use crate::discovery::destination::Destinations;
@@ -7,15 +11,18 @@ use crate::discovery::outbound::Outbound;
 use crate::discovery::{Peer, Sight};
 use crate::limit::{
     CONNECTIONS_MAX, HANDSHAKE_WAIT_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_INTERVAL,
-    KEEP_ALIVE_WAIT_MAX, REQUEST_BYTES_MAX, STREAMS_PER_CONNECTION_MAX,
+    KEEP_ALIVE_WAIT_MAX, NAMELESS_CONNECTION_MAX, REQUEST_BYTES_MAX, STREAMS_PER_CONNECTION_MAX,
 };
 use crate::metrics::{Metrics, Open};
+use futures_util::stream::{StreamExt, once, pending};
+use leno_runtime::drain::Drain;
 use leno_runtime::tasks;
 use leno_tls::{Credentials, server};
 use linkerd2_proxy_api::destination::destination_server::DestinationServer;
 use linkerd2_proxy_api::identity::identity_server::IdentityServer;
 use linkerd2_proxy_api::inbound::inbound_server_policies_server::InboundServerPoliciesServer;
 use linkerd2_proxy_api::outbound::outbound_policies_server::OutboundPoliciesServer;
+use std::future::ready;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +33,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
 use tonic::transport::server::{Connected, Server};
 use tracing::{debug, warn};
 
@@ -46,14 +54,29 @@ pub async fn serve(
 ) -> Result<(), tonic::transport::Error> {
     let (drain, metrics) = (sight.drain.clone(), sight.metrics.clone());
     let (ready, connections) = mpsc::channel(HANDSHAKES_WAITING_MAX);
-    let _accepting = tasks::spawn_owned("accept", accept(listener, credentials, metrics, ready));
-    let limited = REQUEST_BYTES_MAX;
+    let routes = routes(sight, certifier);
+    let nameless = Nameless { routes: routes.clone(), drain: drain.clone() };
+    let accepting = accept(listener, credentials, metrics, ready, nameless);
+    let _accepting = tasks::spawn_owned("accept", accepting);
+    server()
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(ReceiverStream::new(connections), async move {
+            drain.started().await;
+        })
+        .await
+}
+
+fn server() -> Server {
     Server::builder()
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_WAIT_MAX))
-        .add_service(IdentityServer::new(certifier).max_decoding_message_size(limited))
+}
+
+fn routes(sight: Sight, certifier: Certifier) -> Routes {
+    let limited = REQUEST_BYTES_MAX;
+    Routes::new(IdentityServer::new(certifier).max_decoding_message_size(limited))
         .add_service(
             DestinationServer::new(Destinations(sight.clone())).max_decoding_message_size(limited),
         )
@@ -63,10 +86,30 @@ pub async fn serve(
         .add_service(
             InboundServerPoliciesServer::new(Inbound(sight)).max_decoding_message_size(limited),
         )
-        .serve_with_incoming_shutdown(ReceiverStream::new(connections), async move {
-            drain.started().await;
-        })
-        .await
+}
+
+/// What serves a connection without client certificate.
+#[derive(Clone)]
+struct Nameless {
+    routes: Routes,
+    drain: Drain,
+}
+
+impl Nameless {
+    async fn serve(self, connection: Connection) {
+        let is_lacking = connection.peer.is_lacking.clone();
+        let ends = async move {
+            tokio::select! {
+                () = is_lacking.notified() => {}
+                () = tokio::time::sleep(NAMELESS_CONNECTION_MAX) => {}
+                () = self.drain.started() => {}
+            }
+        };
+        let one = once(ready(Ok::<_, io::Error>(connection))).chain(pending());
+        let serving = server().add_routes(self.routes).serve_with_incoming_shutdown(one, ends);
+        // What fails is this one connection, and its other side knows.
+        let _ = Box::pin(serving).await;
+    }
 }
 
 async fn accept(
@@ -74,6 +117,7 @@ async fn accept(
     credentials: watch::Receiver<Arc<Credentials>>,
     metrics: Arc<Metrics>,
     ready: mpsc::Sender<io::Result<Connection>>,
+    nameless: Nameless,
 ) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -90,16 +134,19 @@ async fn accept(
         let _ = stream.set_nodelay(true); // Answers are small, and somebody waits for each.
         let open = metrics.connection();
         let config = credentials.borrow().server();
-        let (ready, metrics) = (ready.clone(), metrics.clone());
+        let (ready, metrics, nameless) = (ready.clone(), metrics.clone(), nameless.clone());
         tasks::spawn("handshake", async move {
             match server::accept(config, stream, HANDSHAKE_WAIT_MAX).await {
                 Ok(connected) => {
                     let connection = Connection {
-                        peer: Peer { name: connected.peer },
+                        peer: Peer { name: connected.peer, is_lacking: Arc::default() },
                         stream: connected.stream,
                         _open: open,
                         _permit: permit,
                     };
+                    if connection.peer.name.is_none() {
+                        return Box::pin(nameless.serve(connection)).await;
+                    }
                     let _ = ready.send(Ok(connection)).await; // Nobody takes it when the process ends.
                 }
                 Err(refused) => {
