@@ -107,6 +107,20 @@ pub enum Lane {
 }
 
 impl Lane {
+    /// Says what is asked for next, of the same host. Rounds of bytes are all alike, and a stream is a call that has begun:
+    /// these have one target.
+    pub fn aim(&mut self, target: &Rc<Target>) {
+        let aimed = match self {
+            Self::Http1(lane) => &mut lane.target,
+            Self::Http2(lane) => &mut lane.link.target,
+            Self::GrpcUnary(lane) => &mut lane.link.target,
+            Self::GrpcStream(_) | Self::Tcp(_) => return,
+        };
+        if !Rc::ptr_eq(aimed, target) {
+            *aimed = Rc::clone(target);
+        }
+    }
+
     /// Makes one request and waits for its whole answer.
     pub async fn exchange(&mut self) -> Exchange {
         match self {

@@ -1,19 +1,22 @@
 //! Threads that bring schedule, client and recorder together: this is the side that starts them and collects.
 //!
-//! - `thread`: one thread with its reactor and its connections.
+//! - `thread`: one thread with its reactor and its connections; `worker`: one of its tasks; `places`: where its requests
+//!   go.
 //! - `desk`: what the tasks of a thread share.
 //! - `timer`: moments more precise than a millisecond.
 //! - `verdict`: whether the figures may be quoted; pure.
 
 mod desk;
+mod places;
 mod thread;
 mod timer;
 mod verdict;
+mod worker;
 
 use crate::load::client::target::Target;
 use crate::load::clock::{self, SECOND};
 use crate::load::outcome::{Generator, Outcome, SCHEMA};
-use crate::load::plan::{Plan, Profile, Protocol};
+use crate::load::plan::{HostChange, Plan, Profile, Protocol};
 use crate::load::progress::{Phase, Progress};
 use crate::load::recorder::Collected;
 use crate::load::schedule::Schedule;
@@ -39,7 +42,7 @@ pub(crate) fn run(
     observer: impl FnMut(&Progress<'_>) -> ControlFlow<()>,
 ) -> anyhow::Result<Outcome> {
     let plan = Arc::new(normal(plan)?);
-    let target = Target::new(&plan)?;
+    let targets = Target::all(&plan)?;
     let shared = Arc::new(Shared {
         halt: AtomicBool::new(false),
         budget: AtomicU64::new(plan.count.unwrap_or_default()),
@@ -54,7 +57,7 @@ pub(crate) fn run(
         let share = |part: usize| part * plan.connections / plan.threads;
         let part = Part {
             plan: Arc::clone(&plan),
-            target: target.clone(),
+            targets: targets.clone(),
             thread,
             threads: plan.threads,
             connections: share(thread)..share(thread + 1),
@@ -92,6 +95,9 @@ fn normal(plan: &Plan) -> anyhow::Result<Plan> {
         plan.schedule = Schedule::Closed;
         plan.keep_alive = false;
     }
+    if plan.profile == Profile::Wrk2Kinvolk {
+        plan.host_change = HostChange::Reconnect;
+    }
     if !plan.keep_alive || matches!(plan.protocol, Protocol::Http1 | Protocol::Tcp) {
         plan.streams = 1;
     }
@@ -103,14 +109,45 @@ fn normal(plan: &Plan) -> anyhow::Result<Plan> {
     if let Schedule::Open { rate, .. } = &plan.schedule {
         let mistake = rate.mistake();
         ensure!(mistake.is_none(), "-q: {}", mistake.unwrap_or_default());
-        let own = matches!(plan.profile, Profile::Wrk2 | Profile::Fortio);
-        ensure!(!own || rate.at(0.0) > 0.0, "-q: a rate from the beginning with this profile");
+        ensure!(
+            !plan.profile.has_own_schedules() || rate.at(0.0) > 0.0,
+            "-q: a rate from the beginning with this profile"
+        );
     }
+    if let Some((least, most)) = plan.connection_requests {
+        ensure!(
+            0 < least && least <= most,
+            "--connection-reuse: from 1, and not less at most than at least"
+        );
+        ensure!(
+            plan.streams == 1,
+            "--connection-reuse: only with one request at a time on a connection"
+        );
+    }
+    places(&plan)?;
     if let Some(count) = plan.count {
         plan.connections = plan.connections.min(usize::try_from(count).unwrap_or(usize::MAX));
     }
     plan.threads = plan.threads.clamp(1, plan.connections);
     Ok(plan)
+}
+
+/// Looks at a list of places.
+fn places(plan: &Plan) -> anyhow::Result<()> {
+    let Some(first) = plan.urls.first() else { return Ok(()) };
+    for choice in &plan.urls {
+        ensure!(choice.weight > 0, "{}: a weight is at least 1", choice.url);
+        ensure!(
+            choice.url.scheme == first.url.scheme,
+            "{} and {}: all places of a load begin alike",
+            first.url,
+            choice.url
+        );
+    }
+    // A stream is one call for all its messages, and cannot go elsewhere.
+    let one = plan.protocol != Protocol::GrpcStream || plan.urls.len() == 1;
+    ensure!(one, "gRPC streams have one URL");
+    Ok(())
 }
 
 /// The side of the caller while requests are made.

@@ -1,5 +1,6 @@
 //! What is asked of the load engine. Pure data: nothing here opens, resolves or reads anything.
 
+use crate::load::schedule::own::Manner;
 use crate::load::schedule::{Rate, Schedule};
 use crate::load::url::Url;
 use std::path::PathBuf;
@@ -70,6 +71,9 @@ pub enum Profile {
     /// Each connection has its own schedule, each wait is rounded up to the next millisecond, latency counts from when
     /// the request was due.
     Wrk2,
+    /// [`Profile::Wrk2`] with Kinvolk's script of many addresses: each request goes to any of them, and its connection is
+    /// opened anew where that is another host than the last one's.
+    Wrk2Kinvolk,
     /// All connections fire at once, each catches up on its own, latency counts from the send.
     Fortio,
     /// Closed loop, a connection per request, a number of requests.
@@ -77,12 +81,22 @@ pub enum Profile {
 }
 
 impl Profile {
+    const ALL: [Self; 5] =
+        [Self::Honest, Self::Wrk2, Self::Wrk2Kinvolk, Self::Fortio, Self::OhaClosed];
+
+    /// Whether each connection keeps a schedule of its own, and is late on purpose.
+    #[must_use]
+    pub const fn has_own_schedules(self) -> bool {
+        matches!(self, Self::Wrk2 | Self::Wrk2Kinvolk | Self::Fortio)
+    }
+
     /// Its name in JSON and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Honest => "honest",
             Self::Wrk2 => "wrk2",
+            Self::Wrk2Kinvolk => "wrk2-kinvolk",
             Self::Fortio => "fortio",
             Self::OhaClosed => "oha-closed",
         }
@@ -93,18 +107,70 @@ impl FromStr for Profile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Honest, Self::Wrk2, Self::Fortio, Self::OhaClosed];
-        all.into_iter()
-            .find(|profile| profile.name() == text)
-            .ok_or_else(|| format!("{text:?} is none of honest, wrk2, fortio, oha-closed"))
+        let named = Self::ALL.into_iter().find(|profile| profile.name() == text);
+        named.ok_or_else(|| format!("{text:?} is none of {}", Self::ALL.map(Self::name).join(", ")))
     }
+}
+
+/// One of several places that requests go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Where to.
+    pub url: Url,
+    /// How much of the traffic, relative to the others; at least 1.
+    pub weight: u32,
+}
+
+/// What becomes of a connection whose next request goes to another host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostChange {
+    /// It stays open: a place among the connections has one for each host that it has been to.
+    #[default]
+    Keep,
+    /// It is closed, and one to the other host is opened in its place.
+    Reconnect,
+}
+
+impl HostChange {
+    /// Its name in JSON and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Reconnect => "reconnect",
+        }
+    }
+}
+
+impl FromStr for HostChange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = [Self::Keep, Self::Reconnect].into_iter().find(|one| one.name() == text);
+        named.ok_or_else(|| format!("{text:?} is none of keep, reconnect"))
+    }
+}
+
+/// Which of a name's addresses are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
 }
 
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Where to.
+    /// Where to; the first place where there are several.
     pub url: Url,
+    /// All places, where there are several: each request goes to any of them, by weight, at random. Empty: `url` alone.
+    pub urls: Vec<Choice>,
+    /// What becomes of a connection whose next request goes to another host.
+    pub host_change: HostChange,
+    /// Which of a name's addresses are meant; absent: the resolver's first.
+    pub family: Option<Family>,
     /// How.
     pub protocol: Protocol,
     /// TLS; used where the URL's scheme says so (`https`, `grpcs`, `tls`).
@@ -115,6 +181,8 @@ pub struct Plan {
     pub streams: usize,
     /// Whether a connection serves more than one request.
     pub keep_alive: bool,
+    /// A connection is replaced after so many requests, at least and at most, drawn anew for each; absent: never.
+    pub connection_requests: Option<(u64, u64)>,
     /// Method, `GET` as a rule.
     pub method: String,
     /// Header fields in order; `host`, `content-length` and what the protocol needs are added where absent.
@@ -142,6 +210,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whose behaviour is reproduced.
     pub profile: Profile,
+    /// What fortio's switches say about its schedule; looked at with [`Profile::Fortio`] only.
+    pub manner: Manner,
     /// Open loop: how long before a request is due its thread stays awake for it. Costs CPU, and takes away most of the
     /// time that being woken takes.
     pub spin: Duration,
@@ -159,10 +229,14 @@ impl Plan {
         Self {
             protocol: url.scheme.protocol(),
             url,
+            urls: Vec::new(),
+            host_change: HostChange::Keep,
+            family: None,
             tls: Tls::default(),
             connections: 50,
             streams: 1,
             keep_alive: true,
+            connection_requests: None,
             method: "GET".into(),
             headers: Vec::new(),
             body: Vec::new(),
@@ -176,6 +250,7 @@ impl Plan {
             max_in_flight: 20_000,
             seed: 42,
             profile: Profile::Honest,
+            manner: Manner::default(),
             spin: Duration::ZERO,
             lateness_max: Some(Duration::from_micros(100)),
             labels: String::new(),
@@ -199,6 +274,8 @@ impl Plan {
         };
         serde_json::json!({
             "url": self.url.to_string(),
+            "urls": self.urls.len().max(1),
+            "host_change": self.host_change.name(),
             "protocol": self.protocol.name(),
             "method": self.method,
             "headers": self.headers,
@@ -208,6 +285,7 @@ impl Plan {
             "connections": self.connections,
             "streams": self.streams,
             "keep_alive": self.keep_alive,
+            "connection_requests": self.connection_requests,
             "count": self.count,
             "duration_s": self.duration.map(|length| length.as_secs_f64()),
             "warm_up_s": self.warm_up.as_secs_f64(),

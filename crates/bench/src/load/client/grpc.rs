@@ -47,7 +47,7 @@ pub(super) async fn open_streams(
 /// One call after the other.
 #[derive(Debug)]
 pub struct Unary {
-    link: Link,
+    pub(super) link: Link,
     message: Bytes,
 }
 

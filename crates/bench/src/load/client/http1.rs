@@ -29,7 +29,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct Http1 {
     stream: Stream,
-    target: Rc<Target>,
+    /// What is asked for next.
+    pub(super) target: Rc<Target>,
     response: Response,
     /// Bytes of the request that are with the kernel.
     written: usize,

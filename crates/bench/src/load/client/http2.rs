@@ -87,7 +87,7 @@ pub(super) async fn open(stream: Stream, target: &Rc<Target>) -> Result<Vec<Http
 /// One stream after the other of a connection.
 #[derive(Debug)]
 pub struct Http2 {
-    link: Link,
+    pub(super) link: Link,
     body: Bytes,
 }
 
@@ -152,13 +152,14 @@ impl Timing {
 #[derive(Debug)]
 pub(super) struct Link {
     send: SendRequest<Bytes>,
+    /// What is asked for next.
+    pub(super) target: Rc<Target>,
     shared: Rc<Shared>,
 }
 
 /// What the lanes of one connection share.
 #[derive(Debug)]
 struct Shared {
-    request: Request<()>,
     tls: bool,
     /// When an exchange last ended by itself.
     heard: Cell<u64>,
@@ -192,13 +193,10 @@ pub(super) async fn connect(stream: Stream, target: &Rc<Target>) -> Result<Vec<L
         pings.ping(Ping::opaque()).await.map_err(|error| failure(&error, tls))?;
         lanes = lanes.min(send.current_max_send_streams()).max(1);
     }
-    let shared = Rc::new(Shared {
-        request: target.http2.clone(),
-        tls,
-        heard: Cell::new(0),
-        silent: Cell::new(false),
-    });
-    Ok((0..lanes).map(|_| Link { send: send.clone(), shared: Rc::clone(&shared) }).collect())
+    let shared = Rc::new(Shared { tls, heard: Cell::new(0), silent: Cell::new(false) });
+    let link =
+        |_| Link { send: send.clone(), target: Rc::clone(target), shared: Rc::clone(&shared) };
+    Ok((0..lanes).map(link).collect())
 }
 
 impl Link {
@@ -211,7 +209,7 @@ impl Link {
         let ready = poll_fn(|context| self.send.poll_ready(context)).await;
         ready.map_err(|error| self.failure(&error))?;
         timing.sent = clock::now();
-        let request = self.shared.request.clone();
+        let request = self.target.http2.clone();
         self.send.send_request(request, ends).map_err(|error| self.failure(&error))
     }
 

@@ -2,8 +2,10 @@
 
 use crate::load::client::tls::Connector;
 use crate::load::client::{http1, http2};
-use crate::load::plan::{Plan, Protocol};
+use crate::load::plan::{Family, Plan, Protocol};
+use crate::load::url::Url;
 use anyhow::Context as _;
+use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 /// Where to, how, and what; shared by all lanes of a thread.
@@ -11,6 +13,8 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 pub struct Target {
     /// Resolved once.
     pub address: SocketAddr,
+    /// Which of the plan's hosts that is.
+    pub host: usize,
     /// `host:port` of requests.
     pub authority: String,
     /// Path and query.
@@ -46,17 +50,53 @@ impl Target {
     /// # Errors
     /// The host's name does not resolve; a certificate cannot be read; a header field is none.
     pub fn new(plan: &Plan) -> anyhow::Result<Self> {
-        let url = &plan.url;
-        let mut addresses = (url.host.as_str(), url.port)
-            .to_socket_addrs()
-            .with_context(|| format!("{}: the name does not resolve", url.host))?;
-        let address = addresses.next().with_context(|| format!("{}: no address", url.host))?;
+        let tls = if plan.url.scheme.is_tls() { Some(Connector::new(plan)?) } else { None };
+        Self::at(plan, resolve(&plan.url, plan.family)?, tls, 0)
+    }
+
+    /// One for each place of the plan. Hosts are numbered in the order in which they come first.
+    ///
+    /// # Errors
+    /// As [`Target::new`].
+    pub fn all(plan: &Plan) -> anyhow::Result<Vec<Self>> {
+        let first = Self::new(plan)?;
+        if plan.urls.is_empty() {
+            return Ok(vec![first]);
+        }
+        let mut known = HashMap::new();
+        let mut all = Vec::with_capacity(plan.urls.len());
+        let mut plan = plan.clone();
+        for choice in std::mem::take(&mut plan.urls) {
+            plan.url = choice.url;
+            let host = (plan.url.host.clone(), plan.url.port);
+            let number = known.len();
+            let (address, tls, number) = match known.get(&host).cloned() {
+                Some(known) => known,
+                None => {
+                    let tls = first.tls.as_ref().map(|tls| tls.at(&plan)).transpose()?;
+                    let found = (resolve(&plan.url, plan.family)?, tls, number);
+                    known.insert(host, found.clone());
+                    found
+                }
+            };
+            all.push(Self::at(&plan, address, tls, number)?);
+        }
+        Ok(all)
+    }
+
+    fn at(
+        plan: &Plan,
+        address: SocketAddr,
+        tls: Option<Connector>,
+        host: usize,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
             address,
-            authority: url.authority(),
-            path: url.path.clone(),
+            host,
+            authority: plan.url.authority(),
+            path: plan.url.path.clone(),
             protocol: plan.protocol,
-            tls: if url.scheme.is_tls() { Some(Connector::new(plan)?) } else { None },
+            tls,
             method: plan.method.clone(),
             headers: plan.headers.clone(),
             body: match plan.protocol {
@@ -72,5 +112,68 @@ impl Target {
             },
             stream_messages: plan.stream_messages,
         })
+    }
+}
+
+/// The first of the name's addresses that is meant.
+fn resolve(url: &Url, family: Option<Family>) -> anyhow::Result<SocketAddr> {
+    let mut addresses = (url.host.as_str(), url.port)
+        .to_socket_addrs()
+        .with_context(|| format!("{}: the name does not resolve", url.host))?;
+    let found = addresses.find(|address| match family {
+        None => true,
+        Some(Family::V4) => address.is_ipv4(),
+        Some(Family::V6) => address.is_ipv6(),
+    });
+    let kind = match family {
+        None => "",
+        Some(Family::V4) => "IPv4 ",
+        Some(Family::V6) => "IPv6 ",
+    };
+    found.with_context(|| format!("{}: no {kind}address", url.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::plan::Choice;
+    use crate::load::url::Scheme;
+
+    #[test]
+    fn places_share_what_their_host_has() {
+        let mut plan = Plan::new("http://127.0.0.1:81/a".parse().expect("a URL"));
+        let urls = ["http://127.0.0.1:81/a", "http://[::1]:81/b", "http://127.0.0.1:81/c?d"];
+        plan.urls = urls
+            .map(|url| Choice { url: url.parse().expect("a URL"), weight: 1 })
+            .into_iter()
+            .collect();
+        let all = Target::all(&plan).expect("addresses resolve");
+        let seen: Vec<_> = all
+            .iter()
+            .map(|one| format!("{} {} {} {}", one.host, one.address, one.authority, one.path))
+            .collect();
+        let expected = [
+            "0 127.0.0.1:81 127.0.0.1:81 /a",
+            "1 [::1]:81 [::1]:81 /b",
+            "0 127.0.0.1:81 127.0.0.1:81 /c?d",
+        ];
+        assert_eq!(seen, expected);
+        assert!(all[2].http1.starts_with(b"GET /c?d HTTP/1.1\r\nhost: 127.0.0.1:81\r\n"));
+    }
+
+    #[test]
+    fn addresses_are_of_the_family_that_is_meant() {
+        for (host, family, expected) in [
+            ("127.0.0.1", None, "127.0.0.1:9"),
+            ("127.0.0.1", Some(Family::V4), "127.0.0.1:9"),
+            ("127.0.0.1", Some(Family::V6), "127.0.0.1: no IPv6 address"),
+            ("::1", Some(Family::V6), "[::1]:9"),
+            ("::1", Some(Family::V4), "::1: no IPv4 address"),
+            ("no such host.invalid", None, "no such host.invalid: the name does not resolve"),
+        ] {
+            let url = Url { scheme: Scheme::Http, host: host.into(), port: 9, path: "/".into() };
+            let seen = resolve(&url, family).map(|address| address.to_string());
+            assert_eq!(seen.unwrap_or_else(|error| error.to_string()), expected, "{family:?}");
+        }
     }
 }

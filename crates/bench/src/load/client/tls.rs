@@ -67,10 +67,15 @@ impl Connector {
         let alpn = alpn(plan.protocol);
         config.alpn_protocols = if alpn.is_empty() { Vec::new() } else { vec![alpn.to_vec()] };
         config.resumption = Resumption::disabled();
-        let host = plan.tls.server_name.as_ref().unwrap_or(&plan.url.host);
-        let name = ServerName::try_from(host.clone())
-            .with_context(|| format!("{host:?} cannot be asked for in a TLS handshake"))?;
-        Ok(Self { rustls: TlsConnector::from(Arc::new(config)), name, alpn })
+        Ok(Self { rustls: TlsConnector::from(Arc::new(config)), name: name(plan)?, alpn })
+    }
+
+    /// The same for another host: no file is read again.
+    ///
+    /// # Errors
+    /// The host's name cannot be asked for.
+    pub fn at(&self, plan: &Plan) -> Result<Self> {
+        Ok(Self { name: name(plan)?, ..self.clone() })
     }
 
     /// Shakes hands.
@@ -86,6 +91,12 @@ impl Connector {
         }
         Ok(Stream::Tls(Box::new(stream)))
     }
+}
+
+fn name(plan: &Plan) -> Result<ServerName<'static>> {
+    let host = plan.tls.server_name.as_ref().unwrap_or(&plan.url.host);
+    ServerName::try_from(host.clone())
+        .with_context(|| format!("{host:?} cannot be asked for in a TLS handshake"))
 }
 
 /// Whether rustls is behind this error. In TLS 1.3 a server refuses a client's certificate after the handshake, so

@@ -4,6 +4,7 @@
 
 use crate::load::client::{self, Exchange, Failure, Lane, target::Target};
 use crate::load::clock;
+use crate::load::engine::places::Places;
 use crate::load::engine::timer::Timer;
 use crate::load::recorder::{Shard, TICK};
 use std::cell::{Cell, RefCell};
@@ -64,14 +65,21 @@ impl Shared {
     }
 }
 
-/// One connection and the tasks on it.
+/// One place among the connections and the tasks on it: a connection, or one to each host where there are several.
+#[derive(Debug)]
+pub(super) struct Place {
+    slots: Vec<Slot>,
+    /// It has been open before: what is opened now is opened again.
+    opened: Cell<bool>,
+}
+
+/// A connection to one host.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+struct Slot {
     /// Lanes that no task holds.
     spare: RefCell<Vec<Lane>>,
     /// Held while one task opens it for all.
     opening: tokio::sync::Mutex<()>,
-    opened: Cell<bool>,
 }
 
 /// What one task waits for.
@@ -115,7 +123,7 @@ pub(super) struct Phases {
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) thread: usize,
-    pub(super) target: Rc<Target>,
+    pub(super) places: Places,
     pub(super) timer: Timer,
     pub(super) shared: Arc<Shared>,
     pub(super) phases: Cell<Phases>,
@@ -149,13 +157,13 @@ impl Desk {
     /// Inside of a runtime.
     pub(super) fn new(
         settings: &Settings,
-        target: Rc<Target>,
+        places: Places,
         shared: Arc<Shared>,
         messages: SyncSender<Message>,
     ) -> std::io::Result<Self> {
         Ok(Self {
             thread: settings.thread,
-            target,
+            places,
             timer: Timer::new(settings.spin)?,
             phases: Cell::new(Phases { origin: u64::MAX, begin: u64::MAX, end: u64::MAX }),
             timeout: settings.timeout,
@@ -249,6 +257,15 @@ impl Desk {
         }
         self.enter(counts);
         true
+    }
+
+    /// So many requests were due and are not made, as their connection was busy.
+    pub(super) fn leave_out(&self, number: u64, now: u64) {
+        if number > 0 && self.measured(now) {
+            let tally = &mut self.shard.borrow_mut().tally;
+            tally.offered += number;
+            tally.shed += number;
+        }
     }
 
     /// No more requests will be due.
@@ -346,8 +363,9 @@ impl Desk {
         }
     }
 
-    /// A lane of this connection: one that is free, or the first of the connection opened anew.
-    pub(super) async fn lane(&self, slot: &Slot) -> Result<Lane, Failure> {
+    /// A lane to this target's host: one that is free, or the first of the connection opened anew.
+    pub(super) async fn lane(&self, place: &Place, target: &Rc<Target>) -> Result<Lane, Failure> {
+        let slot = &place.slots[target.host];
         loop {
             if let Some(lane) = slot.free() {
                 return Ok(lane);
@@ -357,33 +375,41 @@ impl Desk {
             if !slot.spare.borrow().is_empty() {
                 continue;
             }
-            let lanes = self.open(slot).await?;
+            let lanes = self.open(place, target).await?;
             slot.spare.borrow_mut().extend(lanes);
         }
     }
 
-    async fn open(&self, slot: &Slot) -> Result<Vec<Lane>, Failure> {
+    async fn open(&self, place: &Place, target: &Rc<Target>) -> Result<Vec<Lane>, Failure> {
         let began = clock::now();
-        let opened = tokio::time::timeout(self.timeout, client::open(&self.target)).await;
+        let opened = tokio::time::timeout(self.timeout, client::open(target)).await;
         let lanes = opened.unwrap_or(Err(Failure::Connect))?;
         let now = clock::now();
         // Without a warm-up, what is opened before the first request is part of the measurement.
         let phases = self.phases.get();
         if phases.begin == phases.origin || self.measured(began) {
             let mut shard = self.shard.borrow_mut();
-            shard.connected(now.saturating_sub(began), slot.opened.get());
+            shard.connected(now.saturating_sub(began), place.opened.get());
         }
-        slot.opened.set(true);
+        place.opened.set(true);
         Ok(lanes)
     }
 }
 
-impl Slot {
-    /// Gives a lane back that is no longer needed.
-    pub(super) fn put_back(&self, lane: Result<Lane, Failure>) {
-        self.spare.borrow_mut().extend(lane);
+impl Place {
+    /// With nothing open to any of so many hosts.
+    pub(super) fn new(hosts: usize) -> Self {
+        let slots = (0..hosts).map(|_| Slot::default()).collect();
+        Self { slots, opened: Cell::new(false) }
     }
 
+    /// Gives a lane back that is no longer needed.
+    pub(super) fn put_back(&self, host: usize, lane: Result<Lane, Failure>) {
+        self.slots[host].spare.borrow_mut().extend(lane);
+    }
+}
+
+impl Slot {
     /// A free lane of an open connection.
     fn free(&self) -> Option<Lane> {
         loop {

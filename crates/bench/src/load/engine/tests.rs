@@ -2,6 +2,7 @@
 //! constant that a busy machine could miss.
 
 use super::*;
+use crate::load::plan::Choice;
 use crate::load::schedule::{Arrival, Rate};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -97,7 +98,7 @@ fn numbers_are_exact_in_every_loop_and_on_any_number_of_threads() {
 #[test]
 fn profiles_of_others() {
     let address = serve(answer_all);
-    for profile in [Profile::Wrk2, Profile::Fortio, Profile::OhaClosed] {
+    for profile in [Profile::Wrk2, Profile::Wrk2Kinvolk, Profile::Fortio, Profile::OhaClosed] {
         let mut plan = plan(address);
         (plan.profile, plan.count) = (profile, Some(100));
         plan.schedule = open(Arrival::Uniform, 1_000.0);
@@ -107,13 +108,77 @@ fn profiles_of_others() {
         let connections = if profile == Profile::OhaClosed { 100 } else { 4 };
         assert_eq!(counts.connections, connections, "{profile:?}");
         let hist = &outcome.hist;
-        if profile == Profile::Wrk2 {
+        if matches!(profile, Profile::Wrk2 | Profile::Wrk2Kinvolk) {
             // Every wait is rounded up, and that is in the figure.
             assert!(hist.response.quantile(0.5) >= hist.service.quantile(0.5) + 200_000);
         } else {
             assert_eq!(hist.response, hist.service, "{profile:?}");
         }
     }
+}
+
+#[test]
+fn places_on_other_hosts_keep_their_connection_or_reconnect() {
+    let hosts = [serve(answer_all), serve(answer_all), serve(answer_all)];
+    type Bounds = std::ops::RangeInclusive<u64>;
+    #[track_caller]
+    fn check(hosts: &[SocketAddr], change: impl Fn(&mut Plan), expected: Bounds) {
+        let mut plan = plan(hosts[0]);
+        let urls = hosts.iter().map(|host| format!("http://{host}/a").parse().expect("a URL"));
+        plan.urls = urls.map(|url| Choice { url, weight: 1 }).collect();
+        plan.count = Some(400);
+        change(&mut plan);
+        let counts = outcome(&plan).counts;
+        assert_eq!(counts.completed, 400, "{counts:?}");
+        assert!(expected.contains(&counts.connections), "{counts:?}");
+        // The first one in each of four places, and the kept ones, are no reconnects.
+        assert_eq!(counts.reconnects, counts.connections - 4, "{counts:?}");
+    }
+    let rate = || open(Arrival::Uniform, 2_000.0);
+    // Four places, and three hosts for each.
+    check(&hosts, |_| (), 4..=12);
+    check(&hosts, |plan| plan.schedule = rate(), 4..=12);
+    // Two of three requests go elsewhere than the last one of their place.
+    let reconnect = |plan: &mut Plan| plan.host_change = HostChange::Reconnect;
+    check(&hosts, reconnect, 200..=330);
+    let kinvolk = |plan: &mut Plan| (plan.profile, plan.schedule) = (Profile::Wrk2Kinvolk, rate());
+    // It opens ahead: each place may have opened one that is not needed any more.
+    check(&hosts, kinvolk, 200..=334);
+    check(&hosts[..1], kinvolk, 4..=4);
+    // One host by two names of its path.
+    check(&[hosts[0], hosts[0]], reconnect, 4..=4);
+}
+
+#[test]
+fn a_connection_serves_so_many_requests() {
+    let address = serve(answer_all);
+    for ((least, most), expected) in [((1, 1), 100..=100), ((10, 10), 10..=13), ((2, 5), 20..=53)] {
+        let mut plan = plan(address);
+        (plan.count, plan.connection_requests) = (Some(100), Some((least, most)));
+        let counts = outcome(&plan).counts;
+        assert_eq!(counts.completed, 100);
+        assert!(expected.contains(&counts.connections), "{least} to {most}: {counts:?}");
+    }
+}
+
+#[test]
+fn what_fortio_leaves_out_is_counted_as_shed() {
+    let mut plan = plan(serve(|mut stream| {
+        while read_request(&mut stream) {
+            // Ten times as long as the schedule has for it.
+            std::thread::sleep(Duration::from_millis(40));
+            if stream.write_all(ANSWER).is_err() {
+                return;
+            }
+        }
+    }));
+    (plan.profile, plan.schedule) = (Profile::Fortio, open(Arrival::Uniform, 1_000.0));
+    plan.duration = Some(Duration::from_millis(500));
+    plan.manner.no_catch_up = true;
+    let counts = outcome(&plan).counts;
+    assert!(counts.shed > counts.completed, "{counts:?}");
+    plan.manner.no_catch_up = false;
+    assert_eq!(outcome(&plan).counts.shed, 0);
 }
 
 #[test]
@@ -187,11 +252,19 @@ fn an_observer_may_end_it() {
     assert!(outcome.duration_s < 600.0 && outcome.counts.completed > 0);
 }
 
+fn place(text: &str, weight: u32) -> Choice {
+    Choice { url: text.parse().expect("a URL"), weight }
+}
+
 #[test]
 fn plans_that_cannot_be() {
     type Change = fn(&mut Plan);
     let address: SocketAddr = "127.0.0.1:9".parse().expect("an address");
-    let changes: [(Change, &str); 6] = [
+    let changes: [(Change, &str); 10] = [
+        (|plan| plan.connection_requests = Some((0, 2)), "--connection-reuse"),
+        (|plan| plan.connection_requests = Some((3, 2)), "--connection-reuse"),
+        (|plan| plan.urls = vec![place("http://a/", 1), place("https://a/", 1)], "http://a/"),
+        (|plan| plan.urls = vec![place("http://a/", 0)], "http://a/"),
         (|plan| plan.connections = 0, "-c"),
         (|plan| plan.count = Some(0), "-n"),
         (|plan| (plan.count, plan.duration) = (None, None), "-n or -z"),

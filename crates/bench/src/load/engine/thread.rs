@@ -1,9 +1,10 @@
 //! One thread of the engine: a reactor of its own, its share of the connections, one task for each request at a time.
 
 use crate::load::client::target::Target;
-use crate::load::client::{Exchange, Failure};
 use crate::load::clock;
-use crate::load::engine::desk::{Desk, Message, Phases, Settings, Shared, Slot, Spent};
+use crate::load::engine::desk::{Desk, Message, Phases, Place, Settings, Shared, Spent};
+use crate::load::engine::places::Places;
+use crate::load::engine::worker::{Source, Worker};
 use crate::load::plan::{Plan, Profile};
 use crate::load::schedule::own::{Own, Style};
 use crate::load::schedule::{Arrivals, Limits, Rate, Schedule};
@@ -16,8 +17,6 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// How long a task waits after a connection was refused, in closed loop: nobody is served by asking faster.
-const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// Connections that one thread opens at once, before the first request.
 const OPENING_MAX: usize = 64;
 /// How many requests may be handed out before other tasks have their turn.
@@ -29,7 +28,7 @@ const HALT_GRACE: u64 = clock::SECOND;
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) plan: Arc<Plan>,
-    pub(super) target: Target,
+    pub(super) targets: Vec<Target>,
     pub(super) thread: usize,
     pub(super) threads: usize,
     /// Its connections, of all.
@@ -65,7 +64,7 @@ struct Prepared {
     runtime: tokio::runtime::Runtime,
     local: LocalSet,
     desk: Rc<Desk>,
-    slots: Vec<Rc<Slot>>,
+    places: Vec<Rc<Place>>,
 }
 
 impl Prepared {
@@ -80,31 +79,32 @@ impl Prepared {
             spin: plan.spin,
             in_flight_max: (plan.max_in_flight / part.threads).max(1) as u64,
         };
-        let target = Rc::new(part.target.clone());
+        let targets = Places::new(&part.targets, &plan.urls);
+        let hosts = targets.hosts;
         let inside = runtime.enter();
-        let desk = Desk::new(&settings, target, Arc::clone(&part.shared), part.messages.clone())?;
+        let desk = Desk::new(&settings, targets, Arc::clone(&part.shared), part.messages.clone())?;
         drop(inside);
-        let slots = part.connections.clone().map(|_| Rc::default()).collect();
-        Ok(Self { runtime, local: LocalSet::new(), desk: Rc::new(desk), slots })
+        let places = part.connections.clone().map(|_| Rc::new(Place::new(hosts))).collect();
+        Ok(Self { runtime, local: LocalSet::new(), desk: Rc::new(desk), places })
     }
 
     /// Opens all connections that will be kept. One that fails is tried again by its first request, which counts it.
+    /// With several places it is drawn later where a request goes, and so where a connection is needed.
     fn open_connections(&self, part: &Part) {
-        if !part.plan.keep_alive {
-            return;
-        }
+        let Some(target) = self.desk.places.only().filter(|_| part.plan.keep_alive) else { return };
         // Whether these count is known already: they do if there is no warm-up.
         let begin = if part.plan.warm_up.is_zero() { 0 } else { u64::MAX };
         self.desk.phases.set(Phases { origin: 0, begin, end: u64::MAX });
-        let opening = self.slots.chunks(self.slots.len().div_ceil(OPENING_MAX).max(1));
+        let opening = self.places.chunks(self.places.len().div_ceil(OPENING_MAX).max(1));
         self.local.block_on(&self.runtime, async {
             let tasks: Vec<_> = opening
-                .map(|slots| {
-                    let (desk, slots) = (Rc::clone(&self.desk), slots.to_vec());
+                .map(|places| {
+                    let (desk, places) = (Rc::clone(&self.desk), places.to_vec());
+                    let target = Rc::clone(target);
                     tasks::spawn_local("open", async move {
-                        for slot in slots {
-                            let lane = desk.lane(&slot).await;
-                            slot.put_back(lane);
+                        for place in places {
+                            let lane = desk.lane(&place, &target).await;
+                            place.put_back(target.host, lane);
                         }
                     })
                 })
@@ -125,7 +125,7 @@ impl Prepared {
                 Owned(tasks::spawn_local("timer", async move { timer.timer.drive().await }));
             let sweeper = tasks::spawn_local("sweeper", sweep(Rc::clone(&desk)));
             let _sweeper = Owned(sweeper);
-            let workers = spawn_workers(&desk, part, &self.slots);
+            let workers = spawn_workers(&desk, part, &self.places);
             let meter = tasks::spawn_local("meter", meter(Rc::clone(&desk)));
             if is_dispatched(&part.plan) {
                 dispatch(&desk, part).await;
@@ -154,8 +154,7 @@ impl Drop for Owned {
 
 /// Whether requests are handed out by one schedule, not made by each task in its own time.
 fn is_dispatched(plan: &Plan) -> bool {
-    matches!(plan.schedule, Schedule::Open { .. })
-        && !matches!(plan.profile, Profile::Wrk2 | Profile::Fortio)
+    matches!(plan.schedule, Schedule::Open { .. }) && !plan.profile.has_own_schedules()
 }
 
 /// What the measured phase took of this thread, and its CPU nanoseconds when it began.
@@ -244,129 +243,33 @@ async fn offer_all(desk: &Desk, moments: Arrivals, base: u64) {
     }
 }
 
-/// How a task comes by its requests.
-enum Source {
-    /// It makes one after the other.
-    Closed,
-    /// They are handed out.
-    Queue,
-    /// It keeps its own time.
-    Own(Own, Style),
-}
-
 fn spawn_workers(
     desk: &Rc<Desk>,
     part: &Part,
-    slots: &[Rc<Slot>],
+    places: &[Rc<Place>],
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let plan = &part.plan;
     let lanes = plan.connections * plan.streams;
-    let mut tasks = Vec::with_capacity(slots.len() * plan.streams);
+    let mut tasks = Vec::with_capacity(places.len() * plan.streams);
     for stream in 0..plan.streams {
-        for (index, slot) in slots.iter().enumerate() {
+        for (index, place) in places.iter().enumerate() {
             let style = match plan.profile {
-                Profile::Wrk2 => Some(Style::Wrk2),
-                Profile::Fortio => Some(Style::Fortio),
+                Profile::Wrk2 | Profile::Wrk2Kinvolk => Some(Style::Wrk2),
+                Profile::Fortio => Some(Style::Fortio(plan.manner)),
                 Profile::Honest | Profile::OhaClosed => None,
             };
+            let number = (part.connections.start + index) * plan.streams + stream;
             let source = match (&plan.schedule, style) {
                 (Schedule::Closed, _) => Source::Closed,
                 (Schedule::Open { .. }, None) => Source::Queue,
                 (Schedule::Open { rate, .. }, Some(style)) => {
-                    let index = (part.connections.start + index) * plan.streams + stream;
-                    Source::Own(Own::new(style, rate.at(0.0), lanes, index), style)
+                    Source::Own(Own::new(style, rate.at(0.0), lanes, number), style)
                 }
             };
-            let (desk, slot) = (Rc::clone(desk), Rc::clone(slot));
-            tasks.push(tasks::spawn_local("worker", work(desk, slot, tasks.len(), source)));
+            let (desk, place) = (Rc::clone(desk), Rc::clone(place));
+            let worker = Worker::new(desk, place, tasks.len(), number, plan, source);
+            tasks.push(tasks::spawn_local("worker", worker.work()));
         }
     }
     tasks
-}
-
-impl Source {
-    /// When the next request is due; none once there are no more. `free` is when the last one had ended.
-    async fn next(&mut self, desk: &Desk, task: usize, free: u64) -> Option<u64> {
-        match self {
-            Self::Closed => desk.start(free).then_some(free),
-            Self::Queue => desk.take(task).await,
-            Self::Own(own, _) => {
-                let phases = desk.phases.get();
-                let (due, send) = own.next(free.saturating_sub(phases.origin));
-                let (due, send) = (phases.origin + due, phases.origin + send);
-                if due >= phases.end || !wait(desk, send).await || !desk.start(due) {
-                    return None;
-                }
-                Some(due)
-            }
-        }
-    }
-
-    /// From when the response counts.
-    fn counted_from(&self, due: u64, sent: u64) -> u64 {
-        match self {
-            Self::Closed | Self::Own(_, Style::Fortio) => sent,
-            Self::Queue | Self::Own(_, Style::Wrk2) => due,
-        }
-    }
-}
-
-/// Waits until then; false if the load ended meanwhile.
-async fn wait(desk: &Desk, until: u64) -> bool {
-    while clock::now() < until {
-        if desk.is_over() {
-            return false;
-        }
-        desk.timer.sleep_until(until.min(clock::now() + clock::SECOND / 4)).await;
-    }
-    !desk.is_over()
-}
-
-/// One request after the other, each on this connection.
-async fn work(desk: Rc<Desk>, slot: Rc<Slot>, task: usize, mut source: Source) {
-    let mut lane = None;
-    let mut free = desk.phases.get().origin;
-    desk.timer.sleep_until(free).await;
-    while let Some(due) = source.next(&desk, task, free).await {
-        let mut ready = due.max(free);
-        if lane.as_ref().is_none_or(|lane: &crate::load::client::Lane| !lane.is_open()) {
-            drop(lane.take());
-            let began = clock::now();
-            match desk.lane(&slot).await {
-                Ok(opened) => lane = Some(opened),
-                Err(failure) => {
-                    free = refuse(&desk, due, began, ready, failure);
-                    if matches!(source, Source::Closed) {
-                        tokio::time::sleep(REFUSED_PAUSE).await;
-                        free = clock::now();
-                    }
-                    continue;
-                }
-            }
-            // The time that the connection took is not the generator's own.
-            ready = clock::now().saturating_sub(began.saturating_sub(ready));
-        }
-        let Some(open) = &mut lane else { continue };
-        let exchange = match desk.within(task, ready, open.exchange()).await {
-            Some(exchange) => exchange,
-            None => failed(ready, clock::now(), Failure::Timeout),
-        };
-        if !desk.target.keep_alive {
-            lane = None;
-        }
-        free = exchange.end;
-        desk.add(&exchange, due, source.counted_from(due, exchange.sent), ready);
-    }
-    slot.put_back(lane.ok_or(Failure::Closed));
-}
-
-/// Counts a request for which there is no connection; answers when that was known.
-fn refuse(desk: &Desk, due: u64, began: u64, ready: u64, failure: Failure) -> u64 {
-    let now = clock::now();
-    desk.add(&failed(began, now, failure), due, due, ready);
-    now
-}
-
-fn failed(sent: u64, end: u64, failure: Failure) -> Exchange {
-    Exchange { sent, first_byte: 0, end, bytes_out: 0, result: Err(failure) }
 }

@@ -1,7 +1,7 @@
 //! Whether the figures of a load may be quoted. Pure.
 
 use crate::load::outcome::Outcome;
-use crate::load::plan::{Plan, Profile};
+use crate::load::plan::Plan;
 use crate::load::schedule::Schedule;
 
 /// Share of a thread's time beyond which an open loop measures its generator.
@@ -37,8 +37,7 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
         ));
     }
     // These profiles are late on purpose: that is what they reproduce.
-    let late_on_purpose = matches!(plan.profile, Profile::Wrk2 | Profile::Fortio);
-    if let Some(limit) = plan.lateness_max.filter(|_| !late_on_purpose) {
+    if let Some(limit) = plan.lateness_max.filter(|_| !plan.profile.has_own_schedules()) {
         let hist = &outcome.hist;
         let late = hist.lateness.quantile(0.999) as f64;
         let limit =
@@ -57,6 +56,7 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::plan::Profile;
     use crate::load::schedule::{Arrival, Rate};
 
     #[test]
