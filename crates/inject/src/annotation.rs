@@ -1,0 +1,279 @@
+//! The vocabulary by which a pod, or its namespace for all of its pods, configures the proxy.
+//!
+//! Every name is in one table, [`VOCABULARY`], with what its value may be. What is not in it, or not understood, is a mistake
+//! that names the annotation and the nearest known name: a typo must not be silent.
+
+pub mod value;
+
+use std::collections::BTreeMap;
+use value::{duration_seconds, one_of};
+
+/// What our configuration begins with; the first wins.
+pub const PREFIXES: [&str; 2] = ["config.leno.dev/", "leno.dev/"];
+/// What linkerd's begins with. Names that mean the same are read, others are left alone with a word.
+pub const LINKERD_PREFIX: &str = "config.linkerd.io/";
+/// Whether a pod is part of the mesh: label or annotation, `enabled` or `disabled`.
+pub const INJECT: &str = "leno.dev/inject";
+/// linkerd's annotation for the same.
+pub const LINKERD_INJECT: &str = "linkerd.io/inject";
+/// By this the control plane knows that a pod has a proxy. Written by us alone.
+pub const MESHED: &str = "leno.dev/meshed";
+/// Fields that were empty before us, as JSON, so that they are left as they were. Written by us alone.
+pub const WAS: &str = "leno.dev/was";
+
+/// One name.
+#[derive(Debug)]
+pub struct Word {
+    /// Without prefix.
+    pub name: &'static str,
+    /// What it does, for people.
+    pub meaning: &'static str,
+    /// Where its value goes.
+    pub to: To,
+    /// Whether linkerd has the name with this meaning.
+    pub linkerd: bool,
+    read: fn(&str) -> Result<String, String>,
+}
+
+/// Where a value goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// To the proxy, by this variable.
+    Variable(&'static str),
+    /// To the control plane, which reads the annotation itself.
+    Control,
+    /// The proxy's image.
+    Image,
+    /// When the image is fetched.
+    PullPolicy,
+    /// `requests` or `limits`, of `cpu` or `memory`.
+    Resource(&'static str, &'static str),
+}
+
+/// The variable that says how long a proxy may finish after SIGTERM.
+pub const DRAIN: &str = "LENO_PROXY_DRAIN_SECONDS";
+
+const fn word(
+    name: &'static str,
+    linkerd: bool,
+    to: To,
+    read: fn(&str) -> Result<String, String>,
+    meaning: &'static str,
+) -> Word {
+    Word { name, meaning, to, linkerd, read }
+}
+
+/// Every name.
+#[rustfmt::skip]
+pub const VOCABULARY: &[Word] = &[
+    word("skip-inbound-ports", true, To::Variable("LENO_PROXY_SKIP_INBOUND_PORTS"), value::ports,
+        "ports of the application that the proxy does not see, `25,1000-2000`"),
+    word("skip-outbound-ports", true, To::Variable("LENO_PROXY_SKIP_OUTBOUND_PORTS"), value::ports,
+        "ports elsewhere to which connections pass beside the proxy"),
+    word("skip-subnets", true, To::Variable("LENO_PROXY_SKIP_SUBNETS"), value::networks,
+        "CIDRs to which connections pass beside the proxy"),
+    word("opaque-ports", true, To::Control, value::ports,
+        "ports whose connections are bytes, whatever they look like"),
+    word("default-inbound-policy", true, To::Control, policy,
+        "who may connect: `all-unauthenticated`, `all-authenticated` or `deny`"),
+    word("proxy-log-level", true, To::Variable("LENO_PROXY_LOG"), value::log_level,
+        "`info`, or `warn,leno_proxy::balance=debug`"),
+    word("proxy-log-format", true, To::Variable("LENO_PROXY_LOG_FORMAT"), log_format,
+        "`plain` or `json`"),
+    word("access-log", true, To::Variable("LENO_PROXY_ACCESS_LOG"), access_log,
+        "`off`, `json` or `apache`; to the proxy's standard output"),
+    word("proxy-workers", false, To::Variable("LENO_PROXY_WORKERS"), workers,
+        "threads that move traffic, 1 to 256"),
+    word("shutdown-grace-period", true, To::Variable(DRAIN), grace,
+        "how long the proxy may finish what it has, `30s`, `2m`"),
+    word("proxy-image", false, To::Image, value::image, "the proxy's image, with its tag or digest"),
+    word("image-pull-policy", true, To::PullPolicy, pull_policy,
+        "`Always`, `IfNotPresent` or `Never`"),
+    word("proxy-cpu-request", true, To::Resource("requests", "cpu"), value::quantity,
+        "processor time that is set aside, `100m`"),
+    word("proxy-cpu-limit", true, To::Resource("limits", "cpu"), value::quantity,
+        "processor time at most"),
+    word("proxy-memory-request", true, To::Resource("requests", "memory"), value::quantity,
+        "memory that is set aside, `16Mi`"),
+    word("proxy-memory-limit", true, To::Resource("limits", "memory"), value::quantity,
+        "memory at most"),
+];
+
+fn policy(text: &str) -> Result<String, String> {
+    leno_model::policy::DefaultPolicy::parse(text).map(|_| text.to_owned())
+}
+
+fn log_format(text: &str) -> Result<String, String> {
+    one_of(text, &["plain", "json"])
+}
+
+fn access_log(text: &str) -> Result<String, String> {
+    one_of(text, &["off", "json", "apache"])
+}
+
+fn pull_policy(text: &str) -> Result<String, String> {
+    one_of(text, &["Always", "IfNotPresent", "Never"])
+}
+
+fn workers(text: &str) -> Result<String, String> {
+    match text.parse::<u16>() {
+        Ok(1..=256) => Ok(text.to_owned()),
+        _ => Err(format!("{text:?}: a number from 1 to 256")),
+    }
+}
+
+fn grace(text: &str) -> Result<String, String> {
+    duration_seconds(text, 86_400).map(|seconds| seconds.to_string())
+}
+
+/// What a container asks for, as Kubernetes writes quantities; `None` asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// Processor time that is set aside.
+    pub cpu_request: Option<String>,
+    /// Processor time at most.
+    pub cpu_limit: Option<String>,
+    /// Memory that is set aside.
+    pub memory_request: Option<String>,
+    /// Memory at most.
+    pub memory_limit: Option<String>,
+}
+
+/// What annotations say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    values: BTreeMap<&'static str, String>,
+    /// What was left alone, in sentences.
+    pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// The value under a name of [`VOCABULARY`].
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// Variables for the proxy, in the order of [`VOCABULARY`].
+    pub fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        VOCABULARY.iter().filter_map(|word| match word.to {
+            To::Variable(variable) => Some((variable, self.get(word.name)?)),
+            _ => None,
+        })
+    }
+
+    /// What the proxy asks for, over what the mesh says.
+    #[must_use]
+    pub fn resources(&self, mesh: &Resources) -> Resources {
+        let or = |name: &str, otherwise: &Option<String>| {
+            self.get(name).map(str::to_owned).or_else(|| otherwise.clone())
+        };
+        Resources {
+            cpu_request: or("proxy-cpu-request", &mesh.cpu_request),
+            cpu_limit: or("proxy-cpu-limit", &mesh.cpu_limit),
+            memory_request: or("proxy-memory-request", &mesh.memory_request),
+            memory_limit: or("proxy-memory-limit", &mesh.memory_limit),
+        }
+    }
+}
+
+/// Reads annotations of a pod over those of its namespace.
+///
+/// # Errors
+/// Every mistake, one sentence each.
+pub fn read<'a>(
+    pod: impl IntoIterator<Item = (&'a str, &'a str)>,
+    namespace: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Settings, Vec<String>> {
+    let (mut settings, mut wrong) = (Settings::default(), Vec::new());
+    read_one(namespace, "of its namespace ", &mut settings, &mut wrong);
+    let mut own = Settings::default();
+    read_one(pod, "", &mut own, &mut wrong);
+    settings.values.extend(own.values);
+    settings.warnings.extend(own.warnings);
+    for (request, limit) in
+        [("proxy-cpu-request", "proxy-cpu-limit"), ("proxy-memory-request", "proxy-memory-limit")]
+    {
+        if let (Some(asked), Some(most)) = (settings.get(request), settings.get(limit))
+            && value::millis(asked) > value::millis(most)
+        {
+            wrong.push(format!("{request} {asked} is more than {limit} {most}"));
+        }
+    }
+    if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
+}
+
+fn read_one<'a>(
+    annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
+    whose: &str,
+    settings: &mut Settings,
+    wrong: &mut Vec<String>,
+) {
+    // By name: how far down the list of prefixes its value was found.
+    let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
+    for (key, text) in annotations {
+        let Some((rank, name)) = rank(key) else { continue };
+        let linkerd = rank == PREFIXES.len();
+        let word = VOCABULARY.iter().find(|word| word.name == name && (word.linkerd || !linkerd));
+        let Some(word) = word else {
+            if linkerd {
+                let warning = format!("annotation {whose}{key} has no meaning here");
+                settings.warnings.push(warning);
+            } else {
+                wrong.push(format!("annotation {whose}{key} is not known{}", nearest(name)));
+            }
+            continue;
+        };
+        match (word.read)(text.trim()) {
+            Err(why) => wrong.push(format!("annotation {whose}{key}: {why}")),
+            Ok(value) if ranks.get(word.name).is_none_or(|before| rank < *before) => {
+                ranks.insert(word.name, rank);
+                settings.values.insert(word.name, value);
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Which prefix an annotation has, and its name; `None` for what is no configuration.
+fn rank(key: &str) -> Option<(usize, &str)> {
+    if [INJECT, MESHED, WAS].contains(&key) {
+        return None;
+    }
+    let prefixes = PREFIXES.iter().chain([&LINKERD_PREFIX]).enumerate();
+    prefixes.into_iter().find_map(|(rank, prefix)| Some((rank, key.strip_prefix(prefix)?)))
+}
+
+/// `; did you mean …?`, where a known name is near.
+fn nearest(name: &str) -> String {
+    let known = VOCABULARY.iter().map(|word| (distance(name, word.name), word.name)).min();
+    match known {
+        // A third of the letters may be wrong; a name without its `proxy-` is meant, too.
+        Some((steps, known)) if steps * 3 <= known.len() => {
+            format!("; did you mean {}{known}?", PREFIXES[0])
+        }
+        _ => match VOCABULARY.iter().find(|word| word.name.strip_prefix("proxy-") == Some(name)) {
+            Some(word) => format!("; did you mean {}{}?", PREFIXES[0], word.name),
+            None => String::new(),
+        },
+    }
+}
+
+/// Levenshtein's; long names are cut, so that nobody pays for a name of a megabyte.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (number, letter) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = number + 1;
+        for (at, other) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

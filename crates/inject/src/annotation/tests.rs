@@ -1,0 +1,167 @@
+use super::*;
+
+/// `key=value; key=value` to what is read: settings, `?` warnings, `!` mistakes.
+#[track_caller]
+fn check(annotations: &str, expected: &str) {
+    check_below(annotations, "", expected);
+}
+
+#[track_caller]
+fn check_below(annotations: &str, namespace: &str, expected: &str) {
+    let pairs = |text: &'static str| -> Vec<(&'static str, &'static str)> {
+        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(|part| part.split_once('=').unwrap()).collect()
+    };
+    let leak = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
+    let shown = match read(pairs(leak(annotations)), pairs(leak(namespace))) {
+        Ok(settings) => {
+            let values = settings.values.iter().map(|(name, value)| format!("{name}={value}"));
+            let warnings = settings.warnings.iter().map(|warning| format!("? {warning}"));
+            values.chain(warnings).collect::<Vec<_>>().join("; ")
+        }
+        Err(wrong) => wrong.iter().map(|w| format!("! {w}")).collect::<Vec<_>>().join("; "),
+    };
+    assert_eq!(shown, expected, "{annotations}");
+}
+
+#[test]
+fn annotations() {
+    check("", "");
+    check("team=web; prometheus.io/scrape=true; linkerd.io/inject=enabled", "");
+    check("leno.dev/inject=enabled; leno.dev/meshed=true; leno.dev/was={}", "");
+    check("config.leno.dev/skip-inbound-ports= 25, 1000-2000 ", "skip-inbound-ports=25,1000-2000");
+    check("leno.dev/access-log=json", "access-log=json");
+    check("config.linkerd.io/opaque-ports=", "opaque-ports=");
+    // The nearer prefix wins, in whatever order they come.
+    check(
+        "config.linkerd.io/access-log=apache; config.leno.dev/access-log=json; leno.dev/access-log=off",
+        "access-log=json",
+    );
+    check(
+        "config.linkerd.io/proxy-version=1",
+        "? annotation config.linkerd.io/proxy-version has no meaning here",
+    );
+    check(
+        "config.linkerd.io/proxy-image=l5d",
+        "? annotation config.linkerd.io/proxy-image has no meaning here",
+    );
+    check(
+        "config.leno.dev/skip-inbound-port=25",
+        "! annotation config.leno.dev/skip-inbound-port is not known; did you mean config.leno.dev/skip-inbound-ports?",
+    );
+    check(
+        "leno.dev/log-level=info",
+        "! annotation leno.dev/log-level is not known; did you mean config.leno.dev/proxy-log-level?",
+    );
+    check("config.leno.dev/colour=red", "! annotation config.leno.dev/colour is not known");
+    check("config.leno.dev/=1", "! annotation config.leno.dev/ is not known");
+    check(
+        "config.linkerd.io/skip-inbound-ports=mysql; config.leno.dev/proxy-workers=0",
+        "! annotation config.linkerd.io/skip-inbound-ports: \"mysql\" is no port (1 to 65535) and no range first-last; \
+         ! annotation config.leno.dev/proxy-workers: \"0\": a number from 1 to 256",
+    );
+    check(
+        "config.leno.dev/proxy-cpu-request=1; config.leno.dev/proxy-cpu-limit=500m",
+        "! proxy-cpu-request 1 is more than proxy-cpu-limit 500m",
+    );
+    check_below(
+        "config.leno.dev/access-log=json",
+        "config.leno.dev/access-log=off; config.leno.dev/proxy-workers=2",
+        "access-log=json; proxy-workers=2",
+    );
+    check_below(
+        "",
+        "config.leno.dev/acess-log=off",
+        "! annotation of its namespace config.leno.dev/acess-log is not known; did you mean config.leno.dev/access-log?",
+    );
+}
+
+#[test]
+fn values() {
+    #[track_caller]
+    fn check(name: &str, text: &str, expected: Option<&str>) {
+        let word = VOCABULARY.iter().find(|word| word.name == name).unwrap();
+        assert_eq!((word.read)(text).ok().as_deref(), expected, "{name} {text}");
+    }
+    for (text, expected) in [
+        ("80", Some("80")),
+        ("80,443", Some("80,443")),
+        ("80-80", Some("80")),
+        ("80-90", Some("80-90")),
+        ("0", None),
+        ("65536", None),
+        ("90-80", None),
+        ("+80", None),
+        ("80,", None),
+        ("80-90-100", None),
+        ("-80", None),
+        ("８０", None),
+    ] {
+        check("skip-outbound-ports", text, expected);
+    }
+    for (text, expected) in [
+        ("100m", Some(100)),
+        ("0.5", Some(500)),
+        ("1", Some(1000)),
+        ("1.5Gi", Some(1_610_612_736_000)),
+        ("16Mi", Some(16_777_216_000)),
+        ("1e3", Some(1_000_000)),
+        ("0.0001", Some(1)),
+        ("1E", Some(1_000_000_000_000_000_000_000)),
+        ("", None),
+        (".", None),
+        ("1.2.3", None),
+        ("-1", None),
+        ("1 Mi", None),
+        ("1mi", None),
+        ("1e99", None),
+        ("1e++3", None),
+        ("99999999999999999999", None),
+    ] {
+        assert_eq!(value::millis(text), expected, "{text}");
+    }
+    check("proxy-memory-limit", "0", None);
+    check("skip-subnets", "10.0.0.0/8, fd00::1", Some("10.0.0.0/8,fd00::1/128"));
+    check("skip-subnets", "10.0.0.0/33", None);
+    for (text, expected) in [
+        ("info", true),
+        ("warn,leno_proxy::balance=debug", true),
+        ("inof", false),
+        ("", false),
+        ("a b=info", false),
+    ] {
+        check("proxy-log-level", text, expected.then_some(text));
+    }
+    for (text, expected) in [
+        ("30", Some("30")),
+        ("30s", Some("30")),
+        ("2m", Some("120")),
+        ("0", Some("0")),
+        ("s", None),
+        ("1d", None),
+        ("99999999999999999999h", None),
+        ("+3", None),
+        ("48h", None),
+    ] {
+        check("shutdown-grace-period", text, expected);
+    }
+    for (text, good) in [
+        ("localhost/leno-proxy:1", true),
+        ("a@sha256:00ff", true),
+        ("host:5000/leno-proxy:1", true),
+        ("host:5000/leno-proxy", false),
+        ("leno-proxy", false),
+        ("leno-proxy:1\n- evil", false),
+        ("", false),
+    ] {
+        check("proxy-image", text, good.then_some(text));
+    }
+    check("default-inbound-policy", "denny", None);
+    check("image-pull-policy", "always", None);
+}
+
+#[test]
+fn names_are_said_once() {
+    let names: std::collections::BTreeSet<&str> = VOCABULARY.iter().map(|word| word.name).collect();
+    assert_eq!(names.len(), VOCABULARY.len());
+}

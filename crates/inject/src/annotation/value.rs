@@ -1,0 +1,173 @@
+//! Values of annotations: each function takes the text, and answers it in one canonical form or says what it may be.
+
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// One of a few words.
+///
+/// # Errors
+/// It is none of them; they are named.
+pub fn one_of(text: &str, words: &[&str]) -> Result<String, String> {
+    if words.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is none of {}", words.join(", ")))
+    }
+}
+
+/// Ports and ranges of ports, `25,1000-2000`; nothing is an empty list.
+///
+/// # Errors
+/// The first part that is neither.
+pub fn ports(text: &str) -> Result<String, String> {
+    list(text, |part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (port(first), port(last)) {
+            (Some(first), Some(last)) if first < last => Ok(format!("{first}-{last}")),
+            (Some(first), Some(last)) if first == last => Ok(first.to_string()),
+            _ => Err(format!("{part:?} is no port (1 to 65535) and no range first-last")),
+        }
+    })
+}
+
+/// `parse` alone would take `+80`.
+fn port(text: &str) -> Option<u16> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse::<u16>().ok().filter(|port| digits && *port > 0)
+}
+
+/// Addresses and CIDRs.
+///
+/// # Errors
+/// The first part that is neither.
+pub fn networks(text: &str) -> Result<String, String> {
+    list(text, |part| {
+        let net = part.parse::<IpNet>().or_else(|_| part.parse::<IpAddr>().map(IpNet::from));
+        net.map(|net| net.to_string())
+            .map_err(|_| format!("{part:?} is no address and no CIDR such as 10.0.0.0/8"))
+    })
+}
+
+fn list(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    let parts: Result<Vec<String>, String> =
+        text.split(',').map(|part| read(part.trim())).collect();
+    Ok(parts?.join(","))
+}
+
+/// `info`, or `warn,leno_proxy::balance=debug`.
+///
+/// # Errors
+/// The first part that is no level.
+pub fn log_level(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    for part in text.split(',').map(str::trim) {
+        let (target, level) = part.split_once('=').unwrap_or(("any", part));
+        let target_is_path = !target.is_empty()
+            && target
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "_:-".contains(letter));
+        if !target_is_path || !LEVELS.contains(&level.to_ascii_lowercase().as_str()) {
+            return Err(format!(
+                "{part:?} is no level ({}) and no target=level",
+                LEVELS.join(", ")
+            ));
+        }
+    }
+    Ok(text.to_owned())
+}
+
+/// The reference of an image. What it names is for the node to find out.
+///
+/// # Errors
+/// It has letters that no reference has, or nothing that tells which version.
+pub fn image(text: &str) -> Result<String, String> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
+    let name = text.rsplit('/').next().unwrap_or(text);
+    let versioned = name
+        .split_once([':', '@'])
+        .is_some_and(|(name, version)| !name.is_empty() && !version.is_empty());
+    if text.len() <= 512 && text.bytes().all(letter) && versioned {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is no image with a tag or digest"))
+    }
+}
+
+/// Seconds of `30`, `30s`, `2m`, `1h`.
+///
+/// # Errors
+/// Neither form, or more than `max`.
+pub fn duration_seconds(text: &str, max: u64) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(digits) => (digits, text.chars().next_back().unwrap_or('s')),
+        None => (text, 's'),
+    };
+    let factor = match unit {
+        'm' => 60,
+        'h' => 3600,
+        _ => 1,
+    };
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = digits.parse::<u64>().ok().filter(|_| plain).and_then(|n| n.checked_mul(factor));
+    seconds
+        .filter(|seconds| *seconds <= max)
+        .ok_or_else(|| format!("{text:?} is no time such as 30s or 2m, of at most {max} s"))
+}
+
+/// A quantity of Kubernetes, above zero: `100m`, `0.5`, `16Mi`, `1e3`.
+///
+/// # Errors
+/// It is none.
+pub fn quantity(text: &str) -> Result<String, String> {
+    match millis(text) {
+        Some(amount) if amount > 0 => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is no quantity above zero such as 100m, 0.5 or 16Mi")),
+    }
+}
+
+/// A quantity in thousandths, rounded up, as Kubernetes compares them.
+#[must_use]
+pub fn millis(text: &str) -> Option<u128> {
+    const SUFFIXES: [(&str, u32, u32); 13] = [
+        // Suffix, base, exponent; thousandths come last.
+        ("Ki", 1024, 1),
+        ("Mi", 1024, 2),
+        ("Gi", 1024, 3),
+        ("Ti", 1024, 4),
+        ("Pi", 1024, 5),
+        ("Ei", 1024, 6),
+        ("k", 1000, 1),
+        ("M", 1000, 2),
+        ("G", 1000, 3),
+        ("T", 1000, 4),
+        ("P", 1000, 5),
+        ("E", 1000, 6),
+        ("m", 1000, 0),
+    ];
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{part}");
+    if digits.is_empty() || digits.len() > 18 || part.contains('.') {
+        return None;
+    }
+    let amount: u128 = digits.parse().ok()?;
+    let below = 10_u128.pow(u32::try_from(part.len()).ok()?);
+    let factor: u128 = match suffix {
+        "" => 1000,
+        "m" => 1,
+        _ => match SUFFIXES.iter().find(|(known, _, _)| *known == suffix) {
+            Some((_, base, exponent)) => u128::from(*base).pow(*exponent) * 1000,
+            None => {
+                let exponent = suffix.strip_prefix(['e', 'E'])?;
+                let plain = exponent.strip_prefix('+').unwrap_or(exponent);
+                let exponent = plain.parse::<u32>().ok().filter(|_| !plain.starts_with('+'))?;
+                (exponent <= 15).then(|| 10_u128.pow(exponent) * 1000)?
+            }
+        },
+    };
+    Some(amount.checked_mul(factor)?.div_ceil(below))
+}

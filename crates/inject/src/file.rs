@@ -1,0 +1,168 @@
+//! Files of manifests, as `leno inject` and `leno uninject` take them: text in; text, and a word on every object, out.
+
+use crate::inject::{Injected, Outcome, inject};
+use crate::mesh::Mesh;
+use crate::patch::Operation;
+use crate::scope::{Marks, Namespace, Wish};
+use crate::text::{self, Document};
+use crate::uninject::uninject;
+use crate::workload::{Place, places};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A file that was worked on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// The file as it is now.
+    pub text: String,
+    /// A word on every object, in the file's order.
+    pub reports: Vec<Report>,
+}
+
+/// A word on an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// `deployment "web"`; or the line of a document that cannot be read.
+    pub object: String,
+    /// What became of it.
+    pub said: Said,
+    /// What was left alone, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// What became of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It has a proxy now.
+    Injected,
+    /// It has none any more.
+    Uninjected,
+    /// It is as it was; for this reason, where there is one to tell.
+    Skipped(Option<String>),
+    /// It cannot be part of the mesh, or cannot be read; it is as it was.
+    Refused(Vec<String>),
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { object, .. } = self;
+        match &self.said {
+            Said::Injected => write!(f, "{object} injected"),
+            Said::Uninjected => write!(f, "{object} uninjected"),
+            Said::Skipped(None) => write!(f, "{object} skipped"),
+            Said::Skipped(Some(reason)) => write!(f, "{object} skipped: {reason}"),
+            Said::Refused(reasons) => write!(f, "{object} refused: {}", reasons.join("; ")),
+        }
+    }
+}
+
+/// Namespaces that files describe, `metadata` by name: what is written there holds for what is in them.
+pub type Namespaces = BTreeMap<String, Value>;
+
+/// Adds the namespaces of a file to those of others.
+pub fn add_namespaces(file: &str, namespaces: &mut Namespaces) {
+    for document in text::documents(file) {
+        // What cannot be read is reported when it is worked on.
+        let Ok(value) = text::read(document.text) else { continue };
+        let items = value.get("items").and_then(Value::as_array);
+        for object in items.map_or(std::slice::from_ref(&value), Vec::as_slice) {
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            let is_namespace = object.get("kind").and_then(Value::as_str) == Some("Namespace");
+            if let Some(name) = name.filter(|_| is_namespace) {
+                namespaces.insert(name.to_owned(), object["metadata"].clone());
+            }
+        }
+    }
+}
+
+/// Gives every pod of a file its proxy, except where `disabled` is written on it or its namespace.
+///
+/// `namespace` is where objects are that name none.
+#[must_use]
+pub fn inject_file(file: &str, namespace: &str, namespaces: &Namespaces, mesh: &Mesh) -> Done {
+    change(file, |pod, place| {
+        let name = if place.namespace.is_empty() { namespace } else { &place.namespace };
+        let marks = match Marks::of(namespaces.get(name)) {
+            Ok(marks) => marks,
+            Err(wrong) => return (Vec::new(), Said::Refused(vec![wrong]), Vec::new()),
+        };
+        match inject(pod, &Namespace { name, marks }, Wish::Enabled, mesh) {
+            Outcome::Inject(Injected { patch, warnings }) => (patch, Said::Injected, warnings),
+            Outcome::Skip(reason) => (Vec::new(), Said::Skipped(Some(reason)), Vec::new()),
+            Outcome::Refuse(reasons) => (Vec::new(), Said::Refused(reasons), Vec::new()),
+        }
+    })
+}
+
+/// Takes every proxy out of a file.
+#[must_use]
+pub fn uninject_file(file: &str) -> Done {
+    change(file, |pod, _| match uninject(pod) {
+        Some(patch) => (patch, Said::Uninjected, Vec::new()),
+        None => (Vec::new(), Said::Skipped(None), Vec::new()),
+    })
+}
+
+type Decided = (Vec<Operation>, Said, Vec<String>);
+
+fn change(file: &str, decide: impl Fn(&Value, &Place) -> Decided) -> Done {
+    let mut done = Done::default();
+    for document in text::documents(file) {
+        done.text.push_str(document.separator);
+        let changed = change_one(document, &decide, &mut done.reports);
+        done.text.push_str(changed.as_deref().unwrap_or(document.text));
+    }
+    done
+}
+
+/// The document's new text, where it has one.
+fn change_one(
+    document: Document<'_>,
+    decide: &impl Fn(&Value, &Place) -> Decided,
+    reports: &mut Vec<Report>,
+) -> Option<String> {
+    let Document { text, first_line, .. } = document;
+    if text::is_blank(text) {
+        return None;
+    }
+    let mut broken = |why: String| {
+        let object = format!("the document on line {first_line}");
+        reports.push(Report { object, said: Said::Refused(vec![why]), warnings: Vec::new() });
+        None
+    };
+    let value = match text::read(text) {
+        Ok(value) => value,
+        Err(why) => return broken(why),
+    };
+    let (mut patch, mut told) = (Vec::new(), Vec::new());
+    for place in places(&value) {
+        let pod = place.pointer.as_ref().map(|at| (at, value.pointer(at).unwrap_or(&Value::Null)));
+        let (steps, said, warnings) = match pod {
+            Some((at, pod)) => {
+                let (steps, said, warnings) = decide(pod, &place);
+                let steps: Vec<Operation> = steps.into_iter().map(|step| step.below(at)).collect();
+                (steps, said, warnings)
+            }
+            None => (Vec::new(), Said::Skipped(None), Vec::new()),
+        };
+        patch.extend(steps);
+        told.push(Report { object: place.shown, said, warnings });
+    }
+    if patch.is_empty() {
+        reports.extend(told);
+        return None;
+    }
+    match text::change(text, &patch) {
+        Err(why) => broken(why),
+        Ok(changed) => {
+            if changed.rewritten
+                && let Some(last) = told.last_mut()
+            {
+                last.warnings
+                    .push("its document was written anew, without its comments".to_owned());
+            }
+            reports.extend(told);
+            Some(changed.text)
+        }
+    }
+}

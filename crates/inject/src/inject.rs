@@ -1,0 +1,165 @@
+//! The one function that decides on a pod and makes its patch.
+
+use crate::annotation::{self, LINKERD_INJECT, MESHED, WAS};
+use crate::mesh::Mesh;
+use crate::patch::{Operation, escaped};
+use crate::pod;
+use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish};
+use serde_json::{Map, Value, json};
+
+/// What becomes of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It gets a proxy.
+    Inject(Injected),
+    /// It stays as it is, for this reason.
+    Skip(String),
+    /// It is wished into the mesh and cannot be in it, for these reasons.
+    Refuse(Vec<String>),
+}
+
+/// A patch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Injected {
+    /// Steps, from the pod's or template's root.
+    pub patch: Vec<Operation>,
+    /// What was left alone, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Decides on a pod, or on a template of pods: anything with `metadata` and `spec`.
+///
+/// `otherwise` holds where neither pod nor namespace says anything. The answer is the same for the same pod, whoever asks.
+#[must_use]
+pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Mesh) -> Outcome {
+    let name = namespace.name;
+    if EXCLUDED.contains(&name) || name == mesh.namespace {
+        return Outcome::Skip(format!("namespace {name} is never part of the mesh"));
+    }
+    let marks = match Marks::of(pod.get("metadata")) {
+        Ok(marks) => marks,
+        Err(wrong) => return Outcome::Refuse(vec![wrong]),
+    };
+    match scope::wish(&marks, &namespace.marks, otherwise) {
+        Err(wrong) => return Outcome::Refuse(vec![wrong]),
+        Ok(Wish::Disabled) => return Outcome::Skip("injection is not enabled".to_owned()),
+        Ok(Wish::Enabled) => {}
+    }
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    if scope::is_injected(spec) {
+        return Outcome::Skip(format!("it has {} already", pod::PROXY));
+    }
+    let mut wrong = scope::obstacles(spec);
+    for written in [MESHED, WAS] {
+        if marks.annotations.contains_key(written) {
+            wrong.push(format!("annotation {written} is for the injector alone to write"));
+        }
+    }
+    let settings = annotation::read(pairs(&marks), pairs(&namespace.marks));
+    match settings {
+        Err(mistakes) => {
+            wrong.extend(mistakes);
+            Outcome::Refuse(wrong)
+        }
+        Ok(_) if !wrong.is_empty() => Outcome::Refuse(wrong),
+        Ok(mut settings) => {
+            let mut warnings = std::mem::take(&mut settings.warnings);
+            warnings.extend(warn(spec, &marks, namespace, &settings));
+            Outcome::Inject(Injected { patch: patch(pod, spec, &settings, mesh), warnings })
+        }
+    }
+}
+
+fn pairs<'a>(marks: &Marks<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    marks.annotations.iter().map(|(key, value)| (*key, *value))
+}
+
+fn warn(
+    spec: &Value,
+    marks: &Marks<'_>,
+    namespace: &Namespace<'_>,
+    settings: &annotation::Settings,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let ingress = |marks: &Marks<'_>| marks.annotations.get(LINKERD_INJECT) == Some(&"ingress");
+    if ingress(marks) || ingress(&namespace.marks) {
+        warnings.push(format!(
+            "annotation {LINKERD_INJECT}: ingress is taken for enabled; destinations are known by address, not by l5d-dst-override"
+        ));
+    }
+    let drain = settings.get("shutdown-grace-period").and_then(|text| text.parse::<u64>().ok());
+    let grace = pod::grace_seconds(spec);
+    if let Some(drain) = drain.filter(|drain| *drain > grace) {
+        warnings.push(format!(
+            "shutdown-grace-period {drain} s is longer than the pod's own terminationGracePeriodSeconds, {grace} s"
+        ));
+    }
+    warnings
+}
+
+/// The steps. What is added to a list comes first in it, so that no number of the pod's own elements has to be known.
+fn patch(
+    pod: &Value,
+    spec: &Value,
+    settings: &annotation::Settings,
+    mesh: &Mesh,
+) -> Vec<Operation> {
+    let mut steps = Vec::new();
+    let mut was = Map::new();
+    for (field, values) in
+        [("initContainers", pod::containers(spec, settings, mesh)), ("volumes", pod::volumes(mesh))]
+    {
+        let path = format!("/spec/{field}");
+        if prepare(&path, spec.get(field), &mut was) {
+            steps.push(Operation::Add { path, value: values.into() });
+            continue;
+        }
+        for (at, value) in values.into_iter().enumerate() {
+            steps.push(Operation::Add { path: format!("{path}/{at}"), value });
+        }
+    }
+    let metadata = pod.get("metadata");
+    let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
+    let create_metadata = prepare("/metadata", metadata, &mut was);
+    let create = create_metadata || prepare("/metadata/annotations", annotations, &mut was);
+    let mut ours = Map::from_iter([(MESHED.to_owned(), json!("true"))]);
+    if !was.is_empty() {
+        ours.insert(WAS.to_owned(), Value::Object(was).to_string().into());
+    }
+    if create_metadata {
+        steps.push(Operation::Add {
+            path: "/metadata".to_owned(),
+            value: json!({"annotations": ours}),
+        });
+    } else if create {
+        steps.push(Operation::Add { path: "/metadata/annotations".to_owned(), value: ours.into() });
+    } else {
+        let path = |key: &str| format!("/metadata/annotations/{}", escaped(key));
+        steps.extend(
+            ours.into_iter().map(|(key, value)| Operation::Add { path: path(&key), value }),
+        );
+    }
+    steps
+}
+
+/// Whether a field has to be made. What it was is remembered where that was something: `null`, `[]`, `{}`.
+fn prepare(path: &str, field: Option<&Value>, was: &mut Map<String, Value>) -> bool {
+    match field {
+        None => true,
+        Some(field) if is_empty(field) => {
+            was.insert(path.to_owned(), field.clone());
+            true
+        }
+        Some(_) => false,
+    }
+}
+
+/// Nothing, in any of its forms.
+pub(crate) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,25 @@
+//! How a pod gets its proxy, as pure functions: no I/O, no clock, no cluster.
+//!
+//! - [`scope`]: who is part of the mesh, and what cannot be.
+//! - [`annotation`]: the vocabulary by which a pod configures its proxy; the one-machine home reads it here as well.
+//! - [`pod`]: what is added to a pod; [`mod@inject`] makes the patch of it, [`mod@uninject`] takes it out again.
+//! - [`workload`]: where the pods are in objects of every kind.
+//! - [`review`]: admission, bytes in and bytes out. The server that speaks HTTPS with the API server is `leno-control`'s.
+//! - [`file`]: the same on files of manifests; [`text`] changes them as people write them, so that order and comments stay.
+#![forbid(unsafe_code)]
+
+pub mod annotation;
+pub mod file;
+pub mod inject;
+pub mod mesh;
+pub mod patch;
+pub mod pod;
+pub mod review;
+pub mod scope;
+pub mod text;
+pub mod uninject;
+pub mod workload;
+
+pub use inject::{Injected, Outcome, inject};
+pub use mesh::Mesh;
+pub use uninject::uninject;

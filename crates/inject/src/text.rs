@@ -1,0 +1,110 @@
+//! Manifests as people write them: YAML of any number of documents, or JSON, which is YAML.
+//!
+//! A change is made in the text itself, so that order, comments and everything that is not ours stay as they are. What comes out is
+//! read again and has to say what the patch says; where that fails (a template behind an alias, say) the document is written
+//! anew in its own order, without comments.
+
+mod edit;
+mod node;
+mod write;
+
+use crate::patch::{Operation, apply};
+use serde_json::Value;
+
+/// A piece of a file: a document, with what stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Document<'a> {
+    /// The line that begins it, `---`, or nothing.
+    pub separator: &'a str,
+    /// The rest.
+    pub text: &'a str,
+    /// The line of the file on which `text` begins, counted from 1.
+    pub first_line: usize,
+}
+
+/// Cuts a file at its `---` lines; separators and texts together are the file.
+#[must_use]
+pub fn documents(file: &str) -> Vec<Document<'_>> {
+    let mut found = Vec::new();
+    // Where the separator begins, where the text does, and on which line.
+    let (mut cut, mut start, mut first_line, mut at) = (0, 0, 1, 0);
+    for (number, line) in file.split_inclusive('\n').enumerate() {
+        let end = at + line.len();
+        let rest = line.strip_prefix("---");
+        if let Some(rest) =
+            rest.filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+        {
+            if at > 0 {
+                found.push(Document {
+                    separator: &file[cut..start],
+                    text: &file[start..at],
+                    first_line,
+                });
+            }
+            // What follows on the line is a comment, or the document itself (`--- {a: 1}`).
+            let comment = rest.trim_start();
+            let text_is_here = !comment.is_empty() && !comment.starts_with('#');
+            (cut, start) = (at, if text_is_here { at + 3 } else { end });
+            first_line = if text_is_here { number + 1 } else { number + 2 };
+        }
+        at = end;
+    }
+    found.push(Document { separator: &file[cut..start], text: &file[start..], first_line });
+    found
+}
+
+/// Whether nothing but comments, blank lines and marks are in a document.
+#[must_use]
+pub fn is_blank(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| {
+        line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "..."
+    })
+}
+
+/// What a document says.
+///
+/// # Errors
+/// It is no YAML, with the line of the document.
+pub fn read(text: &str) -> Result<Value, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        // The first line says it; the others draw it.
+        error.to_string().lines().next().unwrap_or("no YAML").trim().to_owned()
+    })
+}
+
+/// A changed document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Its text.
+    pub text: String,
+    /// It had to be written anew: order is kept, comments are not.
+    pub rewritten: bool,
+}
+
+/// Changes a document.
+///
+/// # Errors
+/// It is no YAML, or the patch does not fit it.
+pub fn change(text: &str, patch: &[Operation]) -> Result<Changed, String> {
+    let mut after = read(text)?;
+    apply(&mut after, patch).map_err(|error| error.to_string())?;
+    let says_so = |text: &String| read(text).is_ok_and(|read| read == after);
+    let node = node::parse(text);
+    let edited = node.as_ref().and_then(|node| edit::edit(text, node, patch));
+    if let Some(text) = edited.filter(says_so) {
+        return Ok(Changed { text, rewritten: false });
+    }
+    let mut anew = write::document(&after, node.as_ref(), text);
+    if !says_so(&anew) {
+        // With every scalar in quotes or plainly safe there is nothing left to misread.
+        anew = write::document(&after, None, text);
+    }
+    if says_so(&anew) {
+        Ok(Changed { text: anew, rewritten: true })
+    } else {
+        Err("it cannot be written again as YAML".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Reviews as an API server sends them, and as nobody should.
+
+use base64::Engine as _;
+use leno_inject::Mesh;
+use leno_inject::patch::{Operation, apply};
+use leno_inject::review::{REVIEW_BYTES_MAX, answer};
+use leno_inject::scope::Marks;
+use serde_json::{Value, json};
+
+fn review(pod: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": "shop",
+            "operation": "CREATE",
+            "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+            "object": pod,
+            "oldObject": null,
+            "dryRun": false,
+        },
+    })
+}
+
+fn pod(labels: Value, spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-", "labels": labels}, "spec": spec})
+}
+
+fn respond(review: &[u8], label: &str) -> Value {
+    let marks = |_: &str| {
+        let mut marks = Marks::default();
+        marks.labels.extend((!label.is_empty()).then_some(("leno.dev/inject", label)));
+        marks
+    };
+    let answer: Value =
+        serde_json::from_slice(&answer(review, marks, &Mesh::default())).expect("JSON");
+    assert_eq!(
+        (&answer["apiVersion"], &answer["kind"]),
+        (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
+    );
+    answer["response"].clone()
+}
+
+fn steps(response: &Value) -> Vec<Operation> {
+    let text = response["patch"].as_str().expect("a patch");
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("base64");
+    let steps: Vec<Value> = serde_json::from_slice(&bytes).expect("JSON");
+    let step = |step: Value| {
+        assert_eq!(step["op"], "add", "nothing of the pod's own is replaced");
+        let path = step["path"].as_str().expect("a path").to_owned();
+        Operation::Add { path, value: step["value"].clone() }
+    };
+    steps.into_iter().map(step).collect()
+}
+
+#[test]
+fn a_pod_gets_its_proxy() {
+    let app = json!({"name": "app", "image": "app:1"});
+    let pod = pod(
+        json!({"app": "web"}),
+        json!({"containers": [app], "initContainers": [{"name": "first"}]}),
+    );
+    let response = respond(review(&pod).to_string().as_bytes(), "enabled");
+    assert_eq!(response["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
+    assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
+    let mut patched = pod;
+    apply(&mut patched, &steps(&response)).unwrap();
+    let names: Vec<&str> = patched["spec"]["initContainers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|container| container["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["leno-init", "leno-proxy", "first"]);
+    assert_eq!(patched["spec"]["containers"], json!([app]));
+    let again = respond(review(&patched).to_string().as_bytes(), "enabled");
+    assert_eq!(again, json!({"uid": response["uid"], "allowed": true}), "twice is once");
+}
+
+/// A review of a pod in a namespace with this label is answered so: `patched`, `as it is`, or why not.
+#[track_caller]
+fn check(pod: Value, namespace: &str, expected: &str) {
+    check_review(&review(&pod), namespace, expected);
+}
+
+#[track_caller]
+fn check_review(review: &Value, namespace: &str, expected: &str) {
+    let response = respond(review.to_string().as_bytes(), namespace);
+    let shown = match (&response["allowed"], response.get("patch")) {
+        (Value::Bool(true), Some(_)) => "patched",
+        (Value::Bool(true), None) => "as it is",
+        _ => response["status"]["message"].as_str().expect("a message"),
+    };
+    assert_eq!(shown, expected);
+}
+
+fn plain() -> Value {
+    pod(json!({}), json!({"containers": [{"name": "app"}]}))
+}
+
+fn labelled(value: &str) -> Value {
+    pod(json!({"leno.dev/inject": value}), json!({"containers": [{"name": "app"}]}))
+}
+
+fn annotated(key: &str, value: &str) -> Value {
+    let mut pod = plain();
+    pod["metadata"]["annotations"][key] = value.into();
+    pod
+}
+
+#[test]
+fn who_gets_a_proxy() {
+    check(plain(), "", "as it is");
+    check(plain(), "enabled", "patched");
+    check(labelled("enabled"), "", "patched");
+    check(labelled("disabled"), "enabled", "as it is");
+    check(json!(null), "enabled", "leno: a review without object");
+    #[track_caller]
+    fn with(part: &str, value: Value, expected: &str) {
+        let mut review = review(&plain());
+        *review.pointer_mut(part).expect("a part") = value;
+        check_review(&review, "enabled", expected);
+    }
+    with("/request/namespace", json!("kube-system"), "as it is");
+    with("/request/namespace", json!("leno"), "as it is");
+    with("/request/operation", json!("DELETE"), "as it is");
+    with("/request/kind/kind", json!("Service"), "as it is");
+    with("/kind", json!("Review"), "leno: no AdmissionReview of admission.k8s.io/v1");
+    with("/apiVersion", json!("v1"), "leno: no AdmissionReview of admission.k8s.io/v1");
+    with("/request", json!([]), "leno: a review without request");
+}
+
+#[test]
+fn what_is_refused_says_what_to_do() {
+    let refused = |why: &str| {
+        format!(
+            "leno: this pod cannot be part of the mesh: {why}. Correct that, or label the pod leno.dev/inject: disabled"
+        )
+    };
+    let host = json!({"hostNetwork": true, "containers": [{"name": "app"}]});
+    check(
+        pod(json!({}), host),
+        "enabled",
+        &refused("it uses the node's network (hostNetwork), which is not ours to capture"),
+    );
+    check(
+        labelled("true"),
+        "",
+        &refused("label leno.dev/inject: \"true\" is neither enabled nor disabled"),
+    );
+    check(
+        annotated("config.leno.dev/opaque-port", "1"),
+        "enabled",
+        &refused(
+            "annotation config.leno.dev/opaque-port is not known; did you mean config.leno.dev/opaque-ports?",
+        ),
+    );
+    check(
+        annotated("leno.dev/meshed", "true"),
+        "enabled",
+        &refused("annotation leno.dev/meshed is for the injector alone to write"),
+    );
+}
+
+#[test]
+fn what_is_left_alone_is_warned_of() {
+    let review = review(&annotated("config.linkerd.io/proxy-await", "x")).to_string();
+    let response = respond(review.as_bytes(), "enabled");
+    assert_eq!(
+        response["warnings"],
+        json!(["leno: annotation config.linkerd.io/proxy-await has no meaning here"])
+    );
+}
+
+#[test]
+fn hostile_bytes_get_an_answer() {
+    let deep =
+        |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
+    let good = review(&pod(json!({}), json!({"containers": [{"name": "app"}]}))).to_string();
+    let huge = pod(
+        json!({}),
+        json!({"containers": vec![json!({"name": "app"}); 50_000], "volumes": vec![json!({"name": "v"}); 50_000]}),
+    );
+    for bytes in [
+        b"".to_vec(),
+        b"null".to_vec(),
+        b"\xff\xfe".to_vec(),
+        deep("[", "]").into_bytes(),
+        deep("{\"a\":", "}").into_bytes(),
+        good.as_bytes()[..good.len() / 2].to_vec(),
+        vec![b' '; REVIEW_BYTES_MAX + 1],
+        format!("{good}x").into_bytes(),
+    ] {
+        let response = respond(&bytes, "enabled");
+        assert_eq!(
+            response["allowed"],
+            false,
+            "{}",
+            String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
+        );
+        assert_eq!(response["status"]["code"], 400);
+    }
+    assert_eq!(respond(review(&huge).to_string().as_bytes(), "enabled")["allowed"], true);
+    // Every part of a pod as what it should not be.
+    let odd = [
+        json!(null),
+        json!(1),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!([null]),
+        json!({"a": 1}),
+        json!([[[]]]),
+    ];
+    for part in [
+        "/metadata",
+        "/metadata/labels",
+        "/metadata/annotations",
+        "/spec",
+        "/spec/containers",
+        "/spec/initContainers",
+        "/spec/volumes",
+        "/spec/hostNetwork",
+        "/spec/securityContext",
+        "/spec/terminationGracePeriodSeconds",
+        "/spec/os",
+    ] {
+        for value in &odd {
+            let mut pod = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}, "spec": {"containers": [{"name": "a"}],
+                "initContainers": [{"name": "b"}], "volumes": [{"name": "c"}], "hostNetwork": false, "securityContext": {},
+                "terminationGracePeriodSeconds": 1, "os": {}}});
+            *pod.pointer_mut(part).unwrap() = value.clone();
+            let response = respond(review(&pod).to_string().as_bytes(), "enabled");
+            if response["allowed"] == true {
+                apply(&mut pod, &steps(&response)).unwrap();
+            } else {
+                assert!(
+                    response["status"]["message"].as_str().unwrap().starts_with("leno: "),
+                    "{response}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_message_is_cut() {
+    let mut pod = pod(json!({}), json!({"containers": [{"name": "app"}]}));
+    for number in 0..1000 {
+        pod["metadata"]["annotations"][format!("config.leno.dev/ä{number}")] = "".into();
+    }
+    let response = respond(review(&pod).to_string().as_bytes(), "enabled");
+    assert!(response["status"]["message"].as_str().unwrap().len() <= 2048);
+}

@@ -1,0 +1,94 @@
+//! Whole files through `inject_file`, and back. `LENO_GOLDEN=write` writes what comes out into `golden/`.
+
+use leno_inject::Mesh;
+use leno_inject::file::{Done, Namespaces, Said, inject_file, uninject_file};
+use leno_inject::text;
+use std::path::Path;
+
+fn inject(file: &str) -> Done {
+    inject_file(file, "default", &Namespaces::new(), &Mesh::default())
+}
+
+/// What is said on standard error, and the file.
+fn shown(done: &Done) -> String {
+    let mut shown = String::new();
+    for report in &done.reports {
+        shown.push_str(&format!("# {report}\n"));
+        for warning in &report.warnings {
+            shown.push_str(&format!("#   {warning}\n"));
+        }
+    }
+    format!("{shown}{}", done.text)
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let file = std::fs::read_to_string(directory.join(name)).expect("the file");
+    let done = inject(&file);
+    let (stem, kind) = name.rsplit_once('.').expect("a kind");
+    let golden = directory.join(format!("{stem}.injected.{kind}.txt"));
+    if std::env::var_os("LENO_GOLDEN").is_some_and(|wish| wish == "write") {
+        std::fs::write(&golden, shown(&done)).expect("writes");
+    }
+    let golden = std::fs::read_to_string(golden).expect("LENO_GOLDEN=write writes it");
+    assert_eq!(shown(&done), golden, "{name}");
+
+    let again = inject(&done.text);
+    assert_eq!(again.text, done.text, "twice is once");
+    assert!(again.reports.iter().all(|report| matches!(report.said, Said::Skipped(_))));
+
+    let back = uninject_file(&done.text);
+    if done.reports.iter().all(|report| report.warnings.iter().all(|w| !w.contains("anew"))) {
+        assert_eq!(back.text, file, "out again, byte for byte");
+    }
+    let values = |file: &str| -> Vec<_> {
+        text::documents(file).iter().map(|document| text::read(document.text).ok()).collect()
+    };
+    assert_eq!(values(&back.text), values(&file), "out again");
+    assert_eq!(uninject_file(&back.text).text, back.text);
+}
+
+#[test]
+fn files() {
+    check("workloads.yaml");
+    check("list.yaml");
+    check("pod.json");
+    check("aliases.yaml");
+}
+
+#[test]
+fn what_is_refused_is_as_it_was() {
+    let file = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: true, containers: [{name: c}]}\n---\na: [\n---\n# nothing\n";
+    let done = inject(file);
+    assert_eq!(done.text, file);
+    let told: Vec<String> = done.reports.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("pod \"a\" refused: it uses the node's network"), "{told:?}");
+    assert!(told[1].starts_with("the document on line 6 refused: "), "{told:?}");
+}
+
+#[test]
+fn namespaces_of_the_same_files_count() {
+    let files = "apiVersion: v1\nkind: Namespace\nmetadata: {name: out, labels: {leno.dev/inject: disabled}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: quiet, annotations: {config.leno.dev/access-log: 'off'}}\n";
+    let pod = |namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: {namespace}}}\nspec: {{containers: [{{name: c}}]}}\n"
+        )
+    };
+    let mut namespaces = Namespaces::new();
+    leno_inject::file::add_namespaces(files, &mut namespaces);
+    let said = |namespace: &str| {
+        let done = inject_file(&pod(namespace), "default", &namespaces, &Mesh::default());
+        (done.reports[0].to_string(), done.text)
+    };
+    assert_eq!(said("out").0, "pod \"a\" skipped: injection is not enabled");
+    let (told, text) = said("quiet");
+    assert_eq!(told, "pod \"a\" injected");
+    assert!(text.contains(r#"{"name":"LENO_PROXY_ACCESS_LOG","value":"off"}"#), "{text}");
+    assert_eq!(
+        said("kube-system").0,
+        "pod \"a\" skipped: namespace kube-system is never part of the mesh"
+    );
+    assert_eq!(said("leno").0, "pod \"a\" skipped: namespace leno is never part of the mesh");
+}
