@@ -143,9 +143,11 @@ async fn identify(
     let accepted = Box::pin(accept(worker, tcp, *target)).await?;
     let mut stream = Stream::Accepted(Box::new(accepted.stream));
     let mut ahead = Buffer::new();
-    let bytes = accepted.alpn == Alpn::Transport;
-    if bytes {
-        target.set_port(transport_port(&mut stream, &mut ahead).await?);
+    let mut bytes = false;
+    if accepted.alpn == Alpn::Transport {
+        let (port, is_http) = transport_port(&mut stream, &mut ahead).await?;
+        target.set_port(port);
+        bytes = !is_http;
     } else if direct {
         return Err(Ending::Loop.into());
     }
@@ -239,14 +241,14 @@ async fn accept(
     })
 }
 
-/// Reads the transport header, which the other proxy sends at once.
-async fn transport_port(stream: &mut Stream, ahead: &mut Buffer) -> Result<u16, Refusal> {
+/// Reads the transport header, which the other proxy sends at once: the application's port, and whether HTTP follows.
+async fn transport_port(stream: &mut Stream, ahead: &mut Buffer) -> Result<(u16, bool), Refusal> {
     loop {
         match transport_header::decode(ahead.filled()) {
-            Decoded::Header { port, bytes_used, .. } => {
+            Decoded::Header { port, is_http, bytes_used, .. } => {
                 ahead.consume(bytes_used);
                 ahead.release_if_empty();
-                return Ok(port);
+                return Ok((port, is_http));
             }
             Decoded::Malformed(reason) => {
                 return Err(Refusal::because(

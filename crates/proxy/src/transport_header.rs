@@ -1,12 +1,12 @@
 //! linkerd's transport header: what an opaque connection between proxies begins with.
 //!
-//! On the wire: `proxy.l5d.io/connect\r\n\r\n`, the length of the message as 32 bits big endian, and the message
+//! On the wire: `transport.l5d.io/v1\r\n\r\n`, the length of the message as 32 bits big endian, and the message
 //! (protobuf): 1 the application's port, 2 a name where a gateway is meant, 3 the protocol where it is HTTP.
 
 use prost::Message;
 
 /// What it begins with.
-const PREFIX: &[u8] = b"proxy.l5d.io/connect\r\n\r\n";
+const PREFIX: &[u8] = b"transport.l5d.io/v1\r\n\r\n";
 /// A message is at most this long; the longest name of a gateway has 253 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
 
@@ -26,6 +26,8 @@ pub enum Decoded {
         port: u16,
         /// A name, where the receiver should look it up; empty otherwise.
         name: String,
+        /// Whether what follows is HTTP, which linkerd's proxies send this way too; bytes otherwise.
+        is_http: bool,
         /// So many bytes from the front were the header.
         bytes_used: usize,
     },
@@ -41,7 +43,7 @@ struct Header {
     session_protocol: Option<SessionProtocol>,
 }
 
-/// Read past, not used: the first bytes say it too.
+/// That it is there says HTTP; which HTTP it is the first bytes say too.
 #[derive(Clone, PartialEq, Message)]
 struct SessionProtocol {}
 
@@ -76,9 +78,12 @@ pub fn decode(bytes: &[u8]) -> Decoded {
         return Decoded::Malformed("its message is not protobuf");
     };
     match u16::try_from(header.port) {
-        Ok(port) if port > 0 => {
-            Decoded::Header { port, name: header.name, bytes_used: PREFIX.len() + 4 + length }
-        }
+        Ok(port) if port > 0 => Decoded::Header {
+            port,
+            name: header.name,
+            is_http: header.session_protocol.is_some(),
+            bytes_used: PREFIX.len() + 4 + length,
+        },
         _ => Decoded::Malformed("its port is not 1 to 65535"),
     }
 }
@@ -95,6 +100,12 @@ mod tests {
         assert_eq!(decode(&bytes), *expected, "{message:?}");
     }
 
+    /// As linkerd2-proxy writes it; both sides of ours would agree on any other form as well.
+    #[test]
+    fn on_the_wire() {
+        assert_eq!(encode(5432), b"transport.l5d.io/v1\r\n\r\n\0\0\0\x03\x08\xb8\x2a");
+    }
+
     #[test]
     fn what_is_encoded_is_decoded_at_any_split() {
         let mut bytes = encode(5432);
@@ -103,21 +114,24 @@ mod tests {
         for end in 0..whole {
             assert_eq!(decode(&bytes[..end]), Decoded::Incomplete, "{end}");
         }
-        let header = Decoded::Header { port: 5432, name: String::new(), bytes_used: whole };
+        let name = String::new();
+        let header = Decoded::Header { port: 5432, name, is_http: false, bytes_used: whole };
         assert_eq!(decode(&bytes), header);
     }
 
     #[test]
     fn messages() {
-        let header = |port, name: &str, length| Decoded::Header {
+        let header = |port, name: &str, is_http, length| Decoded::Header {
             port,
             name: name.to_owned(),
+            is_http,
             bytes_used: PREFIX.len() + 4 + length,
         };
-        check(b"\x08\x50", &header(80, "", 2));
-        check(b"\x08\x50\x12\x01a", &header(80, "a", 5));
-        // With a session protocol of HTTP/2, which is field 2 of field 3.
-        check(b"\x08\x50\x1a\x02\x12\x00", &header(80, "", 6));
+        check(b"\x08\x50", &header(80, "", false, 2));
+        check(b"\x08\x50\x12\x01a", &header(80, "a", false, 5));
+        // With a session protocol of HTTP/1 and of HTTP/2, which are fields 1 and 2 of field 3.
+        check(b"\x08\x50\x1a\x02\x0a\x00", &header(80, "", true, 6));
+        check(b"\x08\x50\x1a\x02\x12\x00", &header(80, "", true, 6));
         check(b"", &Decoded::Malformed("its port is not 1 to 65535"));
         check(b"\x08\x80\x80\x04", &Decoded::Malformed("its port is not 1 to 65535"));
         check(b"\xff", &Decoded::Malformed("its message is not protobuf"));
