@@ -230,12 +230,14 @@ pub fn missing(choice: &Choice) -> Option<String> {
     needed.or_else(|| leno::missing_home(choice))
 }
 
-/// The peer's program: what was said, else the first of `names` in `PATH` and the system's own places.
+/// The peer's program: what was said, else the first of `names` in `PATH` and the system's own places. Links are followed:
+/// the proxy's user may not be able to follow them.
 pub(crate) fn program(choice: &Choice, names: &[&str]) -> Option<PathBuf> {
-    if let Some(said) = &choice.program {
-        return said.is_file().then(|| std::path::absolute(said).unwrap_or_else(|_| said.clone()));
-    }
-    names.iter().find_map(|name| find_program(name))
+    let found = match &choice.program {
+        Some(said) => Some(said.clone()).filter(|said| said.is_file()),
+        None => names.iter().find_map(|name| find_program(name)),
+    }?;
+    Some(std::fs::canonicalize(&found).unwrap_or(found))
 }
 
 /// As a shell finds a program, and in `sbin` even where an ordinary user's `PATH` has none.

@@ -13,12 +13,20 @@ use std::convert::Infallible;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Who `leno-control` is.
 const CONTROL_NAME: &str = "leno-control.leno.serviceaccount.identity.leno.cluster.local";
 /// Where pods and Services are: what is asked the control plane about. linkerd's default is the private ranges.
 const NETWORKS: &str = "10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8";
+/// How the proxy ends that was given no configuration: `EX_USAGE`.
+const USAGE: i32 = 64;
+/// Far longer than it takes to see that there is no configuration.
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// What is quoted of what another program said.
+const QUOTED_CHARACTERS_MAX: usize = 200;
 
 /// The program.
 #[must_use]
@@ -30,7 +38,61 @@ pub fn find(choice: &Choice) -> Option<PathBuf> {
 #[must_use]
 pub fn missing(choice: &Choice) -> Option<String> {
     let install = "cargo install --git https://github.com/linkerd/linkerd2-proxy --locked linkerd2-proxy, then --mesh linkerd=~/.cargo/bin/linkerd2-proxy";
-    find(choice).is_none().then(|| lacking(choice, "linkerd2-proxy", install))
+    match find(choice) {
+        None => Some(lacking(choice, "linkerd2-proxy", install)),
+        Some(program) => version(&program).err().map(|wrong| format!("{}: {wrong}", choice.kind)),
+    }
+}
+
+/// What the program says of itself. linkerd's proxy has no `--version`: without configuration it says its build and ends.
+///
+/// # Errors
+/// It cannot be run, or does something else: it is another program.
+pub fn version(program: &Path) -> Result<String, String> {
+    let shown = program.display();
+    let cannot = |error: std::io::Error| format!("{shown} cannot be run: {error}");
+    let mut child = Command::new(program)
+        .env_clear()
+        .envs([("LINKERD2_PROXY_LOG", "linkerd=info"), ("LINKERD2_PROXY_LOG_FORMAT", "plain")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot)?;
+    let until = Instant::now() + CHECK_WAIT_MAX;
+    while child.try_wait().map_err(cannot)?.is_none() {
+        if Instant::now() > until {
+            // Nothing of it is needed, whether it is still there or has just ended.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{shown} is no linkerd2-proxy: it goes on without configuration"));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    let output = child.wait_with_output().map_err(cannot)?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    build(output.status.code(), &said).ok_or_else(|| {
+        format!("{shown} is no linkerd2-proxy: {}, {}", output.status, quoted(&said))
+    })
+}
+
+/// `release 2.335.0 (abc1234) by linkerd on 2026-08-21T15:03:02Z`, as it is logged first. Pure.
+fn build(code: Option<i32>, said: &str) -> Option<String> {
+    if code != Some(USAGE) {
+        return None;
+    }
+    let mut lines = said.lines().filter_map(|line| line.split_once("linkerd2_proxy: "));
+    let (_, build) = lines.find(|(_, rest)| rest.contains(" by ") && rest.contains(" on "))?;
+    Some(build.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn quoted(said: &str) -> String {
+    let words: Vec<&str> = said.split_whitespace().collect();
+    match words.join(" ").chars().take(QUOTED_CHARACTERS_MAX).collect::<String>() {
+        nothing if nothing.is_empty() => "and it said nothing".to_owned(),
+        words => format!("and it said {words:?}"),
+    }
 }
 
 /// The proxy's environment. Pure.
@@ -126,6 +188,41 @@ pub fn become_proxy(
 mod tests {
     use super::*;
     use crate::mesh::place;
+
+    #[test]
+    fn the_program_is_known_by_what_it_says_without_configuration() {
+        let line = "[     0.000052s]  INFO ThreadId(01) linkerd2_proxy: release 2.335.0 (5b26c6c) by linkerd on 2026-08-21T15:03:02Z\n\
+            [     0.000207s] ERROR ThreadId(01) linkerd_app::env: LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS must be set.\n\
+            Invalid configuration: no destination service configured\n";
+        let unnamed =
+            "INFO linkerd2_proxy: release 0.0.0-dev (5b26c6c) by  on 2026-08-21T15:03:02Z\n";
+        let check = |code: Option<i32>, said: &str, expected: Option<&str>| {
+            assert_eq!(build(code, said).as_deref(), expected, "{code:?} {said}");
+        };
+        let release = "release 2.335.0 (5b26c6c) by linkerd on 2026-08-21T15:03:02Z";
+        check(Some(64), line, Some(release));
+        check(Some(64), unnamed, Some("release 0.0.0-dev (5b26c6c) by on 2026-08-21T15:03:02Z"));
+        check(Some(0), line, None);
+        check(None, line, None);
+        check(Some(64), "usage: something else\n", None);
+    }
+
+    #[test]
+    fn other_programs_are_named_with_what_they_did() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("program");
+        let check = |script: &str, mode: u32, expected: &str| {
+            write_whole(&file, script.as_bytes(), mode).unwrap();
+            let said = version(&file).unwrap_err().replace(&file.display().to_string(), "IT");
+            assert_eq!(said, expected);
+        };
+        check("#!/bin/sh\nexit 0\n", 0o600, "IT cannot be run: Permission denied (os error 13)");
+        check("\u{1}\u{2}", 0o700, "IT cannot be run: Exec format error (os error 8)");
+        let quiet = "IT is no linkerd2-proxy: exit status: 0, and it said nothing";
+        check("#!/bin/sh\nexit 0\n", 0o700, quiet);
+        let usage = "IT is no linkerd2-proxy: exit status: 64, and it said \"usage: it\"";
+        check("#!/bin/sh\necho usage: it >&2\nexit 64\n", 0o700, usage);
+    }
 
     #[test]
     fn the_environment_of_an_injected_pod() {

@@ -1,7 +1,7 @@
 //! The user's manifests as a bed runs them: the same text, except for annotations on the pods that get no sidecar or other options.
 //! Pure, but for reading and writing files.
 
-use super::{Choice, Sidecars, Topology};
+use super::{Choice, Kind, Sidecars, Topology};
 use anyhow::{Context, Result, bail};
 use leno_up::manifest::{self, Loaded, document};
 use serde_json::{Value, json};
@@ -123,6 +123,9 @@ fn annotated(
     let mut wanted: Vec<(&str, String)> = Vec::new();
     if excluded {
         wanted.push(("leno.dev/inject", "disabled".to_owned()));
+    } else if choice.kind == Kind::Linkerd {
+        // As linkerd's own control plane has it: HTTP/1 between its proxies is carried in HTTP/2.
+        wanted.push(("leno.dev/http2-upgrade", "true".to_owned()));
     }
     if let Some(workers) = choice.options.get("workers") {
         wanted.push(("leno.dev/proxy-workers", workers.clone()));
@@ -145,7 +148,6 @@ fn annotated(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mesh::Kind;
 
     const TEXT: &str = "# kept\nkind: Service\napiVersion: v1\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n\
         ---\nkind: Deployment\napiVersion: apps/v1\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  \
@@ -194,6 +196,9 @@ mod tests {
             workers,
             ["web a=b", "web leno.dev/proxy-workers=2", "client leno.dev/proxy-workers=2"]
         );
+        let upgraded = "web leno.dev/http2-upgrade=true";
+        let linkerd = Choice::from(Kind::Linkerd);
+        assert_eq!(injected(&of("server", &[]), &linkerd), ["web a=b", upgraded, &client]);
     }
 
     #[test]

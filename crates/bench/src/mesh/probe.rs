@@ -4,7 +4,7 @@ use super::bed::{Bed, Pod};
 use super::machine::{exchange, in_network};
 use super::neighbours::{self, Destination, Protocol};
 use super::redirect::READY_PORT;
-use super::{Kind, envoy, haproxy, nginx, version};
+use super::{Kind, envoy, haproxy, linkerd, nginx, version};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
@@ -72,6 +72,9 @@ impl Bed {
 }
 
 fn proxy_version(kind: Kind, program: &Path, flag: &str) -> String {
+    if kind == Kind::Linkerd {
+        return linkerd::version(program).unwrap_or_else(|_| "unknown".to_owned());
+    }
     let said = version(program, flag).unwrap_or_else(|| "unknown".to_owned());
     // `/opt/envoy/bin/envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
     match kind {

@@ -10,6 +10,7 @@ use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
 use super::{authority, envoy, haproxy, linkerd, nginx};
 use anyhow::{Context, Result, bail};
 use leno_up::namespace::feed;
+use leno_up::passage;
 use leno_up::state::write_whole;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -92,6 +93,8 @@ pub struct Wanted {
 pub fn run(wanted: &Wanted) -> Result<()> {
     let variables: BTreeMap<String, String> = std::env::vars().collect();
     let place = Place::read(&variables, wanted.authority.join(authority::CERTIFICATE))?;
+    // The proxy runs as a user of its own, also where it lies in a home that is closed to others.
+    passage::open(&[&wanted.program])?;
     chown(&place.directory, Some(PROXY_USER), Some(PROXY_USER))?;
     if wanted.peer == Peer::Linkerd {
         match linkerd::become_proxy(&place, &variables, &wanted.program)? {}
