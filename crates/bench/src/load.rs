@@ -7,6 +7,7 @@
 //! - [`engine`]: threads that bring the three together; [`progress`]: what a watcher is shown meanwhile.
 //! - [`outcome`]: what comes out; [`summary`]: the same as text.
 //! - [`view`]: what a person watches; [`hlog`], [`csv`], [`fortio`]: an outcome in the words of other tools.
+//! - [`search`]: the highest rate that a server stands; pure.
 //! - [`interrupt`]: Ctrl-C ends a load early, with its figures.
 //!
 //! Times are nanoseconds of the machine's monotonic clock throughout ([`clock`]).
@@ -23,6 +24,7 @@ pub mod plan;
 pub mod progress;
 pub mod recorder;
 pub mod schedule;
+pub mod search;
 pub mod summary;
 pub mod url;
 pub mod view;

@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod load;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod selftest;
 pub(crate) mod serve;
 pub(crate) mod sidecar;
@@ -19,6 +20,9 @@ pub(crate) const EXIT_INVALID: u8 = 2;
 /// Exit code of wrong use, and of a machine that lacks something.
 pub(crate) const EXIT_USAGE: u8 = 3;
 
+/// Exit code of what was ended by a signal.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -27,8 +31,10 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchVerb {
-    /// Make requests to one URL and tell how long they took: HTTP/1.1, HTTP/2, gRPC, TCP
+    /// Make requests to a URL and tell how long they took: HTTP/1.1, HTTP/2, gRPC, TCP
     Load(Box<load::Load>),
+    /// Look for the highest rate at which a URL still answers as well as it must
+    Search(Box<search::Search>),
     /// Let the instrument measure what is known, and tell whether it finds it
     Selftest(selftest::Selftest),
     /// Run a scenario: meshes, repetitions, events, assertions

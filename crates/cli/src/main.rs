@@ -17,7 +17,15 @@ fn main() -> ExitCode {
     if let Some(code) = leno_up::stage::run(&arguments) {
         return code;
     }
-    let args = match args::Args::try_parse() {
+    let spoken = match bench::load::familiar::translate(std::env::args_os().collect()) {
+        Ok(spoken) => spoken,
+        Err(error) => {
+            eprintln!("leno: {error}");
+            return ExitCode::from(bench::EXIT_USAGE);
+        }
+    };
+    spoken.left_out.iter().for_each(|word| eprintln!("leno: {word}"));
+    let args = match args::Args::try_parse_from(spoken.words) {
         Ok(args) => args,
         // Of `leno bench`, 2 says that a measurement is invalid.
         Err(error)

@@ -112,6 +112,13 @@ impl FromStr for Profile {
     }
 }
 
+/// The value of `authorization` for `user:password`.
+#[must_use]
+pub fn basic_authorization(user_and_password: &str) -> String {
+    use base64::Engine as _;
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user_and_password))
+}
+
 /// One of several places that requests go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {

@@ -1,39 +1,51 @@
-//! `leno bench load`: requests to one URL. The flags are those that users of fortio and oha have in their fingers.
+//! `leno bench load`: requests to one URL, or several. The flags are those that users of fortio and oha have in their
+//! fingers; fortio's words with one dash are read by [`familiar`], and [`plan`](mod@plan) says what flags mean.
 
-use crate::bench::EXIT_INVALID;
+pub(crate) mod familiar;
+pub(crate) mod plan;
+
+use crate::bench::{EXIT_INTERRUPTED, EXIT_INVALID};
 use crate::output;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
 use clap::Args as ClapArgs;
-use leno_bench::load::client::grpc;
 use leno_bench::load::outcome::Outcome;
-use leno_bench::load::plan::{Plan, Profile, Protocol, Tls};
-use leno_bench::load::schedule::{Arrival, Rate, Schedule};
-use leno_bench::load::url::Url;
+use leno_bench::load::plan::Plan;
 use leno_bench::load::view::View;
 use leno_bench::load::{self, interrupt, summary};
+use plan::{count, reuse, time};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Length of a load of which neither number nor length is given.
-const DURATION: Duration = Duration::from_secs(10);
-/// Longer than this is no waking time.
-const SPIN_MAX: Duration = Duration::from_millis(1);
-
+/// What is asked for; the same for one load and for the search of a rate.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Load {
-    /// http://host:port/path, https://…, grpc://host:port/Service/Method, grpcs://…, tcp://host:port, tls://…
-    pub(crate) url: String,
+pub(crate) struct Asked {
+    /// http://host:port/path, https://…, grpc://host:port/Service/Method, grpcs://…, tcp://host:port, tls://…; several
+    /// with their weights: 10*http://a/ 5*http://b/
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// URL is a file with one on each line, weights as there
+    #[arg(long)]
+    pub(crate) urls_from_file: bool,
+    /// Several hosts: keep a connection to each in every place (keep), or close it and open another (reconnect)
+    #[arg(long, value_name = "WORD", default_value = "keep")]
+    pub(crate) host_change: String,
     /// Connections at once
-    #[arg(short = 'c', long, value_name = "NUMBER", default_value_t = 50)]
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "NUMBER",
+        default_value_t = 50,
+        allow_negative_numbers = true
+    )]
     pub(crate) connections: usize,
-    /// Requests in all; without -z, as long as that takes
-    #[arg(short = 'n', long = "count", visible_alias = "requests", value_name = "NUMBER")]
+    /// Requests in all, also as 10k or 2m; without -z, as long as that takes
+    #[arg(short = 'n', long = "count", visible_alias = "requests", value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) count: Option<u64>,
     /// How long: 10s, 1m30s, 500ms [default: 10s, unless -n is given]
-    #[arg(short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = time)]
+    #[arg(short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Requests per second, whatever happens to them; 0: each connection as fast as it is answered. A rate that
     /// changes is written as 0s:100,30s:1000
@@ -42,20 +54,48 @@ pub(crate) struct Load {
         long = "qps",
         visible_alias = "rate",
         value_name = "RATE",
-        default_value = "0"
+        default_value = "0",
+        allow_hyphen_values = true
     )]
     pub(crate) rate: String,
     /// How requests are spread: uniform, poisson or burst; and how a rate changes between its points: steps or ramp
     #[arg(long, value_name = "WORD", value_delimiter = ',')]
     pub(crate) arrival: Vec<String>,
+    /// Evenly spread, as it is anyway; with --profile fortio: connections begin one after the other
+    #[arg(long)]
+    pub(crate) uniform: bool,
+    /// With --profile fortio: waits are a tenth longer or shorter, at random
+    #[arg(long)]
+    pub(crate) jitter: bool,
+    /// What finds all connections busy when it is due is left out and counted as shed, not made later
+    #[arg(long)]
+    pub(crate) nocatchup: bool,
     /// Method [default: GET, with a body POST]
-    #[arg(short = 'm', long, value_name = "METHOD")]
+    #[arg(short = 'm', long, short_alias = 'X', value_name = "METHOD")]
     pub(crate) method: Option<String>,
     /// Header field, `name: value`; again for more
-    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    #[arg(short = 'H', long = "header", value_name = "FIELD", allow_hyphen_values = true)]
     pub(crate) headers: Vec<String>,
+    /// Header field content-type
+    #[arg(short = 'T', long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    /// Header field accept
+    #[arg(short = 'A', long, value_name = "TYPES")]
+    pub(crate) accept: Option<String>,
+    /// Header field host, another than the URL's
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Header field authorization, by user and password
+    #[arg(long, value_name = "USER:PASSWORD")]
+    pub(crate) basic_auth: Option<String>,
     /// Body of each request
-    #[arg(short = 'd', long = "body", value_name = "TEXT", conflicts_with = "body_file")]
+    #[arg(
+        short = 'd',
+        long = "body",
+        value_name = "TEXT",
+        conflicts_with = "body_file",
+        allow_hyphen_values = true
+    )]
     pub(crate) body: Option<String>,
     /// File with the body of each request
     #[arg(short = 'D', long = "body-file", value_name = "FILE")]
@@ -66,6 +106,9 @@ pub(crate) struct Load {
     /// A connection for each request
     #[arg(long)]
     pub(crate) disable_keepalive: bool,
+    /// Replace a connection after so many requests, at random between the two
+    #[arg(long, value_name = "LEAST:MOST", value_parser = reuse)]
+    pub(crate) connection_reuse: Option<(u64, u64)>,
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) timeout: Duration,
@@ -75,9 +118,15 @@ pub(crate) struct Load {
     /// HTTP/2: with prior knowledge, or agreed upon in the TLS handshake
     #[arg(long, conflicts_with = "grpc")]
     pub(crate) http2: bool,
+    /// 1.1 or 2
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) http_version: Option<String>,
     /// gRPC, one call per request
     #[arg(long)]
     pub(crate) grpc: bool,
+    /// gRPC to fortio's own server: its Ping, where the URL has no path
+    #[arg(long, conflicts_with_all = ["http2", "grpc_stream"])]
+    pub(crate) ping: bool,
     /// gRPC, one bidirectional stream for each request at once, one message each way per request
     #[arg(long, conflicts_with_all = ["http2", "grpc"])]
     pub(crate) grpc_stream: bool,
@@ -85,7 +134,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "NUMBER", requires = "grpc_stream")]
     pub(crate) stream_messages: Option<u64>,
     /// HTTP/2 and gRPC: requests at once on each connection
-    #[arg(short = 's', long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(short = 's', long, short_alias = 'p', value_name = "NUMBER", default_value_t = 1)]
     pub(crate) streams: usize,
     /// TLS: take any certificate of the server
     #[arg(short = 'k', long)]
@@ -102,6 +151,12 @@ pub(crate) struct Load {
     /// TLS: the name to ask for and to verify
     #[arg(long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
+    /// Only IPv4 addresses of a name
+    #[arg(long, conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Only IPv6 addresses of a name
+    #[arg(long)]
+    pub(crate) ipv6: bool,
     /// Threads that make requests [default: one on up to two cores, else one per core]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) threads: Option<usize>,
@@ -111,7 +166,7 @@ pub(crate) struct Load {
     /// Of random arrivals
     #[arg(long, value_name = "NUMBER", default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Whose behaviour is reproduced, with its bias: honest, wrk2, fortio, oha-closed
+    /// Whose behaviour is reproduced, with its bias: honest, wrk2, wrk2-kinvolk, fortio, oha-closed
     #[arg(long, value_name = "NAME", default_value = "honest")]
     pub(crate) profile: String,
     /// Stay awake for so long before a request is due: less lateness, more CPU; 50us where cores are to spare
@@ -124,30 +179,89 @@ pub(crate) struct Load {
     /// Free words that are kept in the result
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) labels: String,
+    /// No live view; there is none either where standard error is no terminal
+    #[arg(long)]
+    pub(crate) no_tui: bool,
+    #[command(flatten)]
+    _anyway: Anyway,
+}
+
+/// Words of oha that say what is so anyway.
+#[derive(Debug, ClapArgs)]
+struct Anyway {
+    #[arg(long, hide = true)]
+    no_color: bool,
+    #[arg(long, hide = true)]
+    latency_correction: bool,
+    #[arg(long, hide = true)]
+    disable_compression: bool,
+    #[arg(long, hide = true)]
+    no_pre_lookup: bool,
+    #[arg(long, hide = true)]
+    stats_success_breakdown: bool,
+    #[arg(short = 'w', long, hide = true)]
+    wait_ongoing_requests_after_deadline: bool,
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    fps: Option<u32>,
+    /// Redirects are answers like others
+    #[arg(long, hide = true, value_name = "NUMBER", value_parser = ["0"])]
+    redirect: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Load {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
     /// Write the outcome as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short = 'o', visible_alias = "output", value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// The same as --json -
+    #[arg(short = 'j', conflicts_with = "json")]
+    pub(crate) json_out: bool,
+    /// Only json is known, and meant where nothing is said
+    #[arg(long, hide = true, value_parser = ["json"])]
+    output_format: Option<String>,
     /// Write an HdrHistogram log, a line for each second
     #[arg(long, value_name = "FILE")]
     pub(crate) hlog: Option<PathBuf>,
     /// Write a line of CSV for each second
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write what `fortio report` shows
+    /// Write what `fortio report` shows; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) fortio_json: Option<PathBuf>,
-    /// No live view; there is none either where standard error is no terminal
-    #[arg(long)]
-    pub(crate) no_tui: bool,
 }
 
 /// Runs the verb.
-pub(crate) fn run(arguments: Load) -> anyhow::Result<ExitCode> {
-    let plan = plan(&arguments)?;
-    let interrupted = interrupt::watch()?;
-    let title = format!("{}, {} connections", plan.url, plan.connections);
-    let mut view = if arguments.no_tui { None } else { View::on_terminal(&title) };
-    let outcome = load::run(&plan, |progress| {
+pub(crate) fn run(arguments: &Load) -> anyhow::Result<ExitCode> {
+    let plan = plan::plan(&arguments.asked)?;
+    let interrupted = interrupt::watch_or_end()?;
+    let outcome = watched(&plan, &arguments.asked, None, &interrupted)?;
+    write(arguments, &outcome)?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+    }
+    if outcome.invalid_reasons.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::from(EXIT_INVALID))
+}
+
+/// Makes the plan's requests, with a live view where one can be seen, until they are made or somebody wants an end.
+pub(crate) fn watched(
+    plan: &Plan,
+    asked: &Asked,
+    title: Option<&str>,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Outcome> {
+    let places = match plan.urls.len() {
+        0 | 1 => String::new(),
+        more => format!(" and {} more", more - 1),
+    };
+    let whole = format!("{}{places}, {} connections", plan.url, plan.connections);
+    let title = title.map_or_else(|| whole.clone(), |title| format!("{title}: {whole}"));
+    let mut view = if asked.no_tui { None } else { View::on_terminal(&title) };
+    load::run(plan, |progress| {
         if let Some(view) = &mut view {
             view.show(progress);
         }
@@ -155,253 +269,39 @@ pub(crate) fn run(arguments: Load) -> anyhow::Result<ExitCode> {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
-    })?;
-    drop(view);
-    write(&arguments, &outcome)?;
-    if outcome.invalid_reasons.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Ok(ExitCode::from(EXIT_INVALID))
+    })
 }
 
 /// Writes what was asked for: the summary, unless JSON takes its place on standard output.
 fn write(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
-    write_files(arguments, outcome)?;
-    let Some(path) = &arguments.json else {
-        return Ok(output::print(&summary::text(outcome))?);
-    };
-    let json = serde_json::to_string_pretty(outcome)?;
-    if path.as_os_str() == "-" {
-        output::print(&format!("{json}\n"))?;
-        outcome.invalid_reasons.iter().for_each(|reason| eprintln!("leno: invalid: {reason}"));
-        return Ok(());
-    }
-    std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
-    Ok(output::print(&summary::text(outcome))?)
-}
-
-/// The same in the words of other tools.
-fn write_files(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
     type Form = fn(&Outcome) -> String;
-    let forms: [(&str, &Option<PathBuf>, Form); 3] = [
-        ("--hlog", &arguments.hlog, load::hlog::write),
-        ("--csv", &arguments.csv, load::csv::seconds),
-        ("--fortio-json", &arguments.fortio_json, load::fortio::write),
+    let json: Form = |outcome| {
+        // An outcome of numbers and texts is JSON without fail.
+        serde_json::to_string_pretty(outcome).unwrap_or_default() + "\n"
+    };
+    let standard = PathBuf::from("-");
+    let wants_json = arguments.json_out || arguments.output_format.is_some();
+    let own = arguments.json.as_ref().or(wants_json.then_some(&standard));
+    let forms: [(&str, Option<&PathBuf>, Form); 4] = [
+        ("--hlog", arguments.hlog.as_ref(), load::hlog::write),
+        ("--csv", arguments.csv.as_ref(), load::csv::seconds),
+        ("--fortio-json", arguments.fortio_json.as_ref(), load::fortio::write),
+        ("--json", own, json),
     ];
+    let mut is_taken = false;
     for (flag, path, form) in forms {
-        if let Some(path) = path {
+        let Some(path) = path else { continue };
+        if path == Path::new("-") {
+            output::print(&form(outcome))?;
+            is_taken = true;
+        } else {
             std::fs::write(path, form(outcome))
                 .with_context(|| format!("{flag} {}", path.display()))?;
         }
     }
+    if !is_taken {
+        return Ok(output::print(&summary::text(outcome))?);
+    }
+    outcome.invalid_reasons.iter().for_each(|reason| eprintln!("leno: invalid: {reason}"));
     Ok(())
-}
-
-/// What is asked for, in the engine's words. Every message names the flag.
-fn plan(arguments: &Load) -> anyhow::Result<Plan> {
-    let url: Url = arguments.url.parse().map_err(anyhow::Error::msg)?;
-    let mut plan = Plan::new(url);
-    if arguments.http2 {
-        plan.protocol = Protocol::Http2;
-    } else if arguments.grpc {
-        plan.protocol = Protocol::GrpcUnary;
-    } else if arguments.grpc_stream {
-        plan.protocol = Protocol::GrpcStream;
-    }
-    plan.body = body(arguments, plan.protocol)?;
-    plan.method = match &arguments.method {
-        Some(method) => method.clone(),
-        None => if plan.body.is_empty() { "GET" } else { "POST" }.to_owned(),
-    };
-    for field in &arguments.headers {
-        let (name, value) = field
-            .split_once(':')
-            .with_context(|| format!("-H {field:?}: a header field is written as name: value"))?;
-        plan.headers.push((name.trim().to_owned(), value.trim().to_owned()));
-    }
-    let profile: Profile =
-        arguments.profile.parse().map_err(|error| anyhow::anyhow!("--profile: {error}"))?;
-    plan.profile = profile;
-    plan.schedule = schedule(&arguments.rate, &arguments.arrival)?;
-    let closed = plan.schedule == Schedule::Closed;
-    if closed && matches!(profile, Profile::Wrk2 | Profile::Fortio) {
-        bail!("--profile {}: -q RATE is missing", profile.name());
-    }
-    ensure!(arguments.streams > 0, "--streams: at least one");
-    ensure!(arguments.max_in_flight > 0, "--max-in-flight: at least one");
-    plan.tls = Tls {
-        insecure: arguments.insecure,
-        ca: arguments.cacert.clone(),
-        cert: arguments.cert.clone(),
-        key: arguments.key.clone(),
-        server_name: arguments.server_name.clone(),
-    };
-    plan.count = arguments.count;
-    let fallback = if arguments.count.is_none() { Some(DURATION) } else { None };
-    plan.duration = arguments.duration.or(fallback);
-    ensure!(plan.duration != Some(Duration::ZERO), "-z: more than nothing");
-    plan.connections = arguments.connections;
-    plan.streams = arguments.streams;
-    plan.stream_messages = arguments.stream_messages;
-    plan.keep_alive = !arguments.disable_keepalive;
-    plan.timeout = arguments.timeout;
-    plan.warm_up = arguments.warmup;
-    plan.threads = threads(arguments.threads)?;
-    plan.max_in_flight = arguments.max_in_flight;
-    plan.seed = arguments.seed;
-    ensure!(arguments.spin <= SPIN_MAX, "--spin: at most 1ms");
-    plan.spin = arguments.spin;
-    plan.lateness_max = Some(arguments.lateness_max).filter(|limit| !limit.is_zero());
-    plan.labels = arguments.labels.clone();
-    Ok(plan)
-}
-
-fn threads(wanted: Option<usize>) -> anyhow::Result<usize> {
-    ensure!(wanted != Some(0), "--threads: at least one");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(wanted.unwrap_or(if cores <= 2 { 1 } else { cores }))
-}
-
-fn body(arguments: &Load, protocol: Protocol) -> anyhow::Result<Vec<u8>> {
-    if let Some(path) = &arguments.body_file {
-        return std::fs::read(path).with_context(|| format!("-D {}", path.display()));
-    }
-    if let Some(size) = arguments.payload_size {
-        return Ok(match protocol {
-            Protocol::GrpcUnary | Protocol::GrpcStream => grpc::ping(size),
-            Protocol::Http1 | Protocol::Http2 | Protocol::Tcp => vec![b'x'; size],
-        });
-    }
-    Ok(arguments.body.clone().unwrap_or_default().into_bytes())
-}
-
-/// Rate and spread: `100`, or `0s:100,30s:1000`; `uniform`, `poisson,ramp`, …
-fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
-    let (mut arrival, mut ramp, mut changing) = (Arrival::Uniform, false, false);
-    for word in words {
-        match word.as_str() {
-            "uniform" => arrival = Arrival::Uniform,
-            "poisson" => arrival = Arrival::Poisson,
-            "burst" => arrival = Arrival::Burst,
-            "steps" => changing = true,
-            "ramp" => (ramp, changing) = (true, true),
-            _ => bail!("--arrival {word:?}: it is none of uniform, poisson, burst, steps, ramp"),
-        }
-    }
-    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|rate| rate.is_finite());
-    let rate = if rate.contains(':') {
-        let points: Option<Vec<(f64, f64)>> = rate
-            .split(',')
-            .map(|point| {
-                let (at, rate) = point.split_once(':')?;
-                Some((time(at.trim()).ok()?.as_secs_f64(), number(rate)?))
-            })
-            .collect();
-        let points = points.with_context(|| {
-            format!("-q {rate:?}: a changing rate is written as 0s:100,30s:1000")
-        })?;
-        if ramp { Rate::Ramp(points) } else { Rate::Steps(points) }
-    } else {
-        let rate = number(rate).with_context(|| format!("-q {rate:?}: no number"))?;
-        ensure!(!changing, "--arrival steps and ramp need points: -q 0s:100,30s:1000");
-        if rate == 0.0 {
-            ensure!(words.is_empty(), "--arrival: -q RATE is missing");
-            return Ok(Schedule::Closed);
-        }
-        Rate::Constant(rate)
-    };
-    if let Some(mistake) = rate.mistake() {
-        bail!("-q: {mistake}");
-    }
-    Ok(Schedule::Open { arrival, rate })
-}
-
-/// `10s`, `1m30s`, `500ms`, `100us`, `1.5s`; a bare number is seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: 500ms, 10s, 1m30s, 2h");
-    let mut rest = text.trim();
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-        let unit = match &rest[..letters] {
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" | "" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(wrong()),
-        };
-        rest = &rest[letters..];
-        seconds += number * unit;
-    }
-    let known = !text.trim().is_empty() && seconds <= 365.0 * 86_400.0;
-    if known { Duration::try_from_secs_f64(seconds).map_err(|_| wrong()) } else { Err(wrong()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        load: Load,
-    }
-
-    fn planned(line: &str) -> Result<Plan, String> {
-        let line = Line::try_parse_from(std::iter::once("load").chain(line.split(' ')));
-        let line = line.map_err(|error| error.to_string())?;
-        plan(&line.load).map_err(|error| format!("{error:#}"))
-    }
-
-    #[test]
-    fn lines_that_people_type() {
-        let of = |line: &str| planned(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let plan = of("http://a/");
-        assert_eq!((plan.schedule, plan.duration), (Schedule::Closed, Some(DURATION)));
-        let plan = of("-c 8 -n 100 --disable-keepalive http://a/");
-        assert_eq!((plan.connections, plan.count, plan.duration), (8, Some(100), None));
-        assert!(!plan.keep_alive);
-        let plan = of("-q 2000 -z 1m30s -m PUT -d x -H a:b --warmup 5s http://a/");
-        let rate = Rate::Constant(2000.0);
-        assert_eq!(plan.schedule, Schedule::Open { arrival: Arrival::Uniform, rate });
-        assert_eq!(
-            (plan.duration, plan.warm_up),
-            (Some(Duration::from_secs(90)), Duration::from_secs(5))
-        );
-        assert_eq!((plan.method.as_str(), plan.body.as_slice()), ("PUT", b"x".as_slice()));
-        let plan = of("-q 0s:10,2s:20 --arrival poisson,ramp -t 5 --payload-size 3 http://a/");
-        let rate = Rate::Ramp(vec![(0.0, 10.0), (2.0, 20.0)]);
-        assert_eq!(plan.schedule, Schedule::Open { arrival: Arrival::Poisson, rate });
-        assert_eq!((plan.duration, plan.method.as_str()), (Some(Duration::from_secs(5)), "POST"));
-        assert_eq!(of("grpc://a:1/S/M -s 8").protocol, Protocol::GrpcUnary);
-        assert_eq!(of("http://a/ --http2").protocol, Protocol::Http2);
-    }
-
-    #[test]
-    fn mistakes_name_the_flag() {
-        for (line, begin) in [
-            ("-q x http://a/", "-q "),
-            ("-q -5 http://a/", "error: unexpected argument '-5'"),
-            ("-q 0s:0 http://a/", "-q"),
-            ("-q 0s:x http://a/", "-q"),
-            ("-q 5 --arrival ramp http://a/", "--arrival"),
-            ("-q 5 --arrival odd http://a/", "--arrival"),
-            ("--arrival poisson http://a/", "--arrival"),
-            ("--profile wrk2 http://a/", "--profile"),
-            ("--profile no http://a/", "--profile"),
-            ("-H x http://a/", "-H"),
-            ("-D /no/such http://a/", "-D"),
-            ("-z 5x http://a/", "error: invalid value '5x' for '--duration"),
-            ("--threads 0 http://a/", "--threads"),
-            ("ftp://a/", "\"ftp://a/\""),
-        ] {
-            let error = planned(line).expect_err(line);
-            assert!(error.starts_with(begin), "{line}: {error}");
-        }
-    }
 }

@@ -1,13 +1,16 @@
 //! `leno bench …`: forwards to the verb, and turns its errors into the exit code that the bench promises.
 
-use crate::bench::{BenchVerb, EXIT_USAGE, compare, load, report, run, selftest, serve, sidecar};
+use crate::bench::{
+    BenchVerb, EXIT_USAGE, compare, load, report, run, search, selftest, serve, sidecar,
+};
 use crate::output;
 use std::process::ExitCode;
 
 /// Runs the verb. An error is wrong use or a machine that lacks something: everything that was measured is in a result.
 pub(super) fn run(verb: BenchVerb) -> anyhow::Result<ExitCode> {
     let done = match verb {
-        BenchVerb::Load(arguments) => load::run(*arguments),
+        BenchVerb::Load(arguments) => load::run(&arguments),
+        BenchVerb::Search(arguments) => search::run(&arguments),
         BenchVerb::Selftest(arguments) => selftest::run(arguments),
         BenchVerb::Run(arguments) => run::run(arguments),
         BenchVerb::Compare(arguments) => compare::run(arguments),

@@ -19,7 +19,7 @@ use http::{HeaderMap, Response};
 use std::future::poll_fn;
 use std::rc::Rc;
 
-pub use frame::ping;
+pub use frame::{field, ping};
 
 /// gRPC's status where none can be known.
 const UNKNOWN: u16 = 2;

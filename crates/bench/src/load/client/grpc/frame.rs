@@ -22,8 +22,14 @@ pub(super) fn message_bytes(frame: &Bytes) -> u64 {
 /// A message with a payload of so many bytes: a protobuf whose field 2 has them, as `leno-worker` echoes it.
 #[must_use]
 pub fn ping(payload_bytes: usize) -> Vec<u8> {
-    // Field 2, length-delimited.
-    let mut message = vec![2 << 3 | 2];
+    field(2, payload_bytes)
+}
+
+/// A message with so many bytes, or letters, in the field of this number, which is below 16.
+#[must_use]
+pub fn field(number: u8, payload_bytes: usize) -> Vec<u8> {
+    // Length-delimited.
+    let mut message = vec![number << 3 | 2];
     let mut left = payload_bytes;
     while left >= 0x80 {
         message.push((left & 0x7f) as u8 | 0x80);

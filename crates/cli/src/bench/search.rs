@@ -1,0 +1,307 @@
+//! `leno bench search`: the highest rate at which a URL still answers as well as it must. What is tried next and what
+//! passes is decided in `leno_bench::load::search`; here requests are made.
+
+use crate::bench::load::{Asked, plan, watched};
+use crate::bench::{EXIT_INTERRUPTED, EXIT_INVALID};
+use crate::output;
+use anyhow::{Context as _, bail, ensure};
+use clap::Args as ClapArgs;
+use leno_bench::load::interrupt;
+use leno_bench::load::outcome::Outcome;
+use leno_bench::load::plan::Plan;
+use leno_bench::load::schedule::{Rate, Schedule};
+use leno_bench::load::search::goals::{self, Goal};
+use leno_bench::load::search::{Bounds, Search as Steps, Step};
+use leno_bench::load::summary::latency;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Length of one rate's trial, where nothing is said.
+const TRIAL: Duration = Duration::from_secs(5);
+/// The longest that a trial is made for the sake of a percentile.
+const TRIAL_MAX: Duration = Duration::from_secs(60);
+/// Before a trial, where nothing is said: connections are opened, and caches filled.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// The version of the JSON.
+const SCHEMA: &str = "leno-bench/search/v1";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Search {
+    #[command(flatten)]
+    asked: Asked,
+    /// What must hold: p99=10ms, p99.9=50ms, mean=2ms, max=1s, errors=1%; without errors, at most 0.1 % may fail
+    #[arg(long, required = true, value_name = "GOAL", value_delimiter = ',', value_parser = goal)]
+    slo: Vec<Goal>,
+    /// The first rate that is tried
+    #[arg(long, value_name = "RATE", default_value_t = 500.0)]
+    from: f64,
+    /// The highest rate that is tried
+    #[arg(long, value_name = "RATE", default_value_t = 1_000_000.0)]
+    max: f64,
+    /// The gap between a rate that passes and one that fails that is small enough
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
+    precision: f64,
+    /// Write rates and verdicts as JSON; - is standard output
+    #[arg(long, short = 'o', value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn goal(text: &str) -> Result<Goal, String> {
+    text.parse()
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>();
+    number.map(|number| number / 100.0).map_err(|_| format!("{text:?}: no percentage"))
+}
+
+/// One rate that was tried.
+struct Trial {
+    rate: f64,
+    /// Why it did not pass; nothing where it did.
+    broken: Vec<String>,
+    outcome: Outcome,
+}
+
+/// What was found, and what was tried for it.
+struct Found {
+    trials: Vec<Trial>,
+    passed: Option<f64>,
+    /// Why the rate may not be quoted.
+    reasons: Vec<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Search) -> anyhow::Result<ExitCode> {
+    ensure!(
+        arguments.asked.rate == "0",
+        "-q: the rate is what is looked for; --from and --max bound it"
+    );
+    ensure!(arguments.asked.count.is_none(), "-n: a trial has a length, -z");
+    let bounds =
+        Bounds { first: arguments.from, most: arguments.max, precision: arguments.precision };
+    if let Some(mistake) = bounds.mistake() {
+        bail!(mistake);
+    }
+    let mut plan = plan::plan_at(&arguments.asked, &arguments.from.to_string())?;
+    plan.duration = Some(arguments.asked.duration.unwrap_or(TRIAL));
+    if plan.warm_up.is_zero() {
+        plan.warm_up = WARM_UP;
+    }
+    let interrupted = interrupt::watch_or_end()?;
+    let Some(found) = search(arguments, plan, bounds, &interrupted)? else {
+        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+    };
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&as_json(arguments, &found))? + "\n";
+        if path.as_os_str() == "-" {
+            output::print(&text)?;
+        } else {
+            std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+        }
+    }
+    let verdict = verdict(&found);
+    if arguments.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        output::print(&format!("{}\n{verdict}\n", table(&found.trials)))?;
+    } else {
+        eprintln!("leno: {verdict}");
+    }
+    Ok(if found.reasons.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
+}
+
+/// Tries rates until it is known; nothing where somebody wants an end.
+fn search(
+    arguments: &Search,
+    mut plan: Plan,
+    bounds: Bounds,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Option<Found>> {
+    let mut steps = Steps::new(bounds);
+    let mut trials: Vec<Trial> = Vec::new();
+    let least = arguments.slo.iter().map(Goal::requests_min).fold(0.0, f64::max);
+    let wanted = plan.duration.unwrap_or(TRIAL);
+    loop {
+        let (passed, failed) = match steps.step() {
+            Step::Try(rate) => {
+                at(&mut plan, rate);
+                // No percentile is judged without requests beyond it.
+                let needed = Duration::from_secs_f64((least / rate).min(TRIAL_MAX.as_secs_f64()));
+                plan.duration = Some(wanted.max(needed));
+                let title = format!("{rate}/s");
+                let outcome = watched(&plan, &arguments.asked, Some(&title), interrupted)?;
+                if interrupted.load(Ordering::Relaxed) {
+                    eprint!("{}", table(&trials));
+                    return Ok(None);
+                }
+                let broken = goals::broken(&arguments.slo, rate, &outcome);
+                steps.saw(broken.is_empty());
+                trials.push(Trial { rate, broken, outcome });
+                continue;
+            }
+            Step::Found { passed, failed } => (Some(passed), failed),
+            Step::Nothing => (None, Some(bounds.first)),
+        };
+        let reasons = reasons(&trials, passed, failed, least);
+        return Ok(Some(Found { trials, passed, reasons }));
+    }
+}
+
+fn at(plan: &mut Plan, rate: f64) {
+    if let Schedule::Open { rate: current, .. } = &mut plan.schedule {
+        *current = Rate::Constant(rate);
+    }
+}
+
+/// Why what was found may not be quoted as the server's limit.
+fn reasons(trials: &[Trial], passed: Option<f64>, failed: Option<f64>, least: f64) -> Vec<String> {
+    let of = |rate: Option<f64>| trials.iter().rev().filter(move |trial| Some(trial.rate) == rate);
+    let mut reasons = Vec::new();
+    if passed.is_none() {
+        reasons.push("no rate passed".to_owned());
+    }
+    if failed.is_none() {
+        reasons.push("no rate failed: --max is too low to find the limit".to_owned());
+    } else if of(failed).next().is_some_and(|trial| goals::is_generator_at_its_end(&trial.outcome))
+    {
+        reasons
+            .push("the generator was saturated where it failed: the server may do more".to_owned());
+    }
+    if let Some(trial) = of(passed).find(|trial| trial.broken.is_empty())
+        && (trial.outcome.counts.completed as f64) < least * 0.99
+    {
+        let answers = trial.outcome.counts.completed;
+        reasons
+            .push(format!("{answers} answers are too few for these goals, which need {least:.0}"));
+    }
+    reasons
+}
+
+fn verdict(found: &Found) -> String {
+    let mut text = match found.passed {
+        Some(rate) => format!("highest rate that holds: {rate}/s"),
+        None => "no rate holds".to_owned(),
+    };
+    for reason in &found.reasons {
+        text.push_str("\nINVALID  ");
+        text.push_str(reason);
+    }
+    text
+}
+
+fn table(trials: &[Trial]) -> String {
+    let rows: Vec<Vec<String>> = trials
+        .iter()
+        .map(|trial| {
+            let Outcome { counts, hist, duration_s, generator, .. } = &trial.outcome;
+            let quantile = |share| latency(hist.response.quantile(share) as f64);
+            vec![
+                format!("{}/s", trial.rate),
+                format!("{:.0}/s", counts.completed as f64 / duration_s.max(1e-9)),
+                quantile(0.5),
+                quantile(0.99),
+                quantile(0.999),
+                latency(hist.lateness.quantile(0.99) as f64),
+                format!("{:.0} %", generator.busy_max * 100.0),
+                if trial.broken.is_empty() { "holds".into() } else { trial.broken.join("; ") },
+            ]
+        })
+        .collect();
+    let headings = ["RATE", "ANSWERED", "P50", "P99", "P99.9", "LATE P99", "GENERATOR", "RESULT"];
+    output::table(&headings, &rows)
+}
+
+fn as_json(arguments: &Search, found: &Found) -> serde_json::Value {
+    let trials: Vec<serde_json::Value> = found
+        .trials
+        .iter()
+        .map(|trial| {
+            json!({
+                "rate": trial.rate,
+                "holds": trial.broken.is_empty(),
+                "broken": trial.broken,
+                "outcome": trial.outcome,
+            })
+        })
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "goals": arguments.slo.iter().map(Goal::text).collect::<Vec<_>>(),
+        "rate": found.passed,
+        "invalid_reasons": found.reasons,
+        "trials": trials,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        search: Search,
+    }
+
+    #[test]
+    fn mistakes_name_the_flag() {
+        for (line, begin) in [
+            ("--slo p99=1ms -q 5 http://a/", "-q"),
+            ("--slo p99=1ms -n 5 http://a/", "-n"),
+            ("--slo p99=1ms --from 0 http://a/", "--from"),
+            ("--slo p99=1ms --max 5 http://a/", "--max"),
+            ("--slo p99=1ms --precision 0% http://a/", "--precision"),
+            ("--slo p99=1 http://a/", "error: invalid value 'p99=1' for '--slo"),
+            ("http://a/", "error: the following required arguments"),
+        ] {
+            let words = std::iter::once("search").chain(line.split(' '));
+            let error = match Line::try_parse_from(words) {
+                Ok(line) => {
+                    run(&line.search).expect_err(line.search.asked.urls[0].as_str()).to_string()
+                }
+                Err(error) => error.to_string(),
+            };
+            assert!(error.starts_with(begin), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_quoted_says_why() {
+        let trial = |rate: f64, busy: f64, completed: u64, broken: &[&str]| {
+            let mut outcome = Outcome::default();
+            (outcome.generator.busy_max, outcome.counts.completed) = (busy, completed);
+            Trial { rate, broken: broken.iter().map(ToString::to_string).collect(), outcome }
+        };
+        let holds = trial(100.0, 0.1, 1_000, &[]);
+        let fails = trial(105.0, 0.1, 1_000, &["p99"]);
+        let saturated = trial(105.0, 0.95, 1_000, &["p99"]);
+        let few = trial(100.0, 0.1, 10, &[]);
+        for (trials, passed, failed, expected) in [
+            (vec![&holds, &fails], Some(100.0), Some(105.0), vec![]),
+            (vec![&holds, &saturated], Some(100.0), Some(105.0), vec!["the generator"]),
+            (vec![&holds], Some(100.0), None, vec!["no rate failed"]),
+            (vec![&fails], None, Some(105.0), vec!["no rate passed"]),
+            (vec![&few, &fails], Some(100.0), Some(105.0), vec!["10 answers"]),
+        ] {
+            let trials: Vec<Trial> = trials
+                .into_iter()
+                .map(|t| {
+                    trial(
+                        t.rate,
+                        t.outcome.generator.busy_max,
+                        t.outcome.counts.completed,
+                        &t.broken.iter().map(String::as_str).collect::<Vec<_>>(),
+                    )
+                })
+                .collect();
+            let seen = reasons(&trials, passed, failed, 1_000.0);
+            assert_eq!(seen.len(), expected.len(), "{seen:?}");
+            for (reason, begin) in seen.iter().zip(expected) {
+                assert!(reason.starts_with(begin), "{reason}");
+            }
+        }
+    }
+}
