@@ -30,5 +30,31 @@ fn main() -> std::io::Result<()> {
     for text in ["/a/../%2e%2e//b%2Fc\\", "/%61%c3%a9{", "Web.Default.:80", "[FD00::0:1]:8080"] {
         seed("canonical", text, text.as_bytes())?;
     }
+    manifests(&seed)
+}
+
+/// Manifests of the golden files, and a review of each pod in them.
+fn manifests(seed: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/inject/tests/golden");
+    for entry in fs::read_dir(golden)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path)?;
+        for (number, document) in leno_inject::text::documents(&text).iter().enumerate() {
+            let name = format!("{name} {number}");
+            seed("manifest", &name, document.text.as_bytes())?;
+            let Ok(object) = leno_inject::text::read(document.text) else { continue };
+            for place in leno_inject::workload::places(&object) {
+                let Some(pod) = place.pointer.and_then(|at| object.pointer(&at)) else { continue };
+                let review = serde_json::json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request":
+                    {"uid": "1", "kind": {"group": "", "kind": "Pod"}, "operation": "CREATE", "namespace": "n", "object": pod}});
+                seed("admission", &name, review.to_string().as_bytes())?;
+                seed("admission", &format!("{name} pod"), pod.to_string().as_bytes())?;
+            }
+        }
+    }
+    for text in ["x=25,1000-2000", "x=10.0.0.0/8", "x=warn,a::b=info", "x=1.5Gi", "x=2m", "x=a/b:1@c", "config.linkerd.io/a=json"] {
+        seed("annotations", text, text.as_bytes())?;
+    }
     Ok(())
 }

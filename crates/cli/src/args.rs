@@ -36,6 +36,10 @@ pub(crate) enum Verb {
     Exec(Exec),
     /// Print what a pod's containers wrote
     Logs(Logs),
+    /// Give the pods in manifests their proxy, as the injector of a cluster does: `leno inject app.yaml | kubectl apply -f -`
+    Inject(Box<Inject>),
+    /// Take out of manifests exactly what `leno inject` put in
+    Uninject(Manifests),
     /// Measure: load, scenarios, reports
     Bench(crate::bench::Bench),
     /// Tell what this machine lacks, and what to do about it
@@ -156,6 +160,49 @@ pub(crate) struct Logs {
     pub(crate) proxy: bool,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Manifests {
+    /// Manifests: files, directories of *.yaml, *.yml and *.json, or - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Directories below directories, too
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Inject {
+    #[command(flatten)]
+    pub(crate) manifests: Manifests,
+    /// Namespace of objects that name none
+    #[arg(short = 'n', long, value_name = "NAME", default_value = "default")]
+    pub(crate) namespace: String,
+    /// Leave what cannot be part of the mesh as it is, and go on
+    #[arg(long)]
+    pub(crate) ignore_refused: bool,
+    /// For those who come from linkerd: proxies are always written out, as with its flag of this name
+    #[arg(long)]
+    pub(crate) manual: bool,
+    /// Image of the proxy
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) proxy_image: Option<String>,
+    /// When nodes fetch it
+    #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub(crate) image_pull_policy: Option<String>,
+    /// Where the control plane is
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) control_address: Option<String>,
+    /// Namespace of the control plane, which stays outside
+    #[arg(long, value_name = "NAME", default_value = leno_inject::Mesh::NAMESPACE)]
+    pub(crate) control_namespace: String,
+    /// Trust domain of identities
+    #[arg(long, value_name = "NAME", default_value = "cluster.local")]
+    pub(crate) trust_domain: String,
+    /// ConfigMap with the roots, in each pod's namespace
+    #[arg(long, value_name = "CONFIGMAP", default_value = leno_inject::Mesh::TRUST_ANCHORS)]
+    pub(crate) trust_anchors: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,10 +226,13 @@ mod tests {
             "leno exec --node -- ip address",
             "leno logs reviews -f --proxy",
             "leno check",
+            "leno inject -",
+            "leno inject --manual -R a.yaml b/ --proxy-image localhost/leno-proxy:1",
+            "leno uninject a.yaml -",
         ] {
             assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
-        for line in ["leno up", "leno exec reviews", "leno exec -- ls", "leno"] {
+        for line in ["leno up", "leno exec reviews", "leno exec -- ls", "leno", "leno inject"] {
             assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
     }

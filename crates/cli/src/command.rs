@@ -2,6 +2,7 @@
 
 mod bench;
 mod exec;
+mod inject;
 mod logs;
 mod pods;
 mod traffic;
@@ -31,6 +32,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Stat(stat) => traffic::run(&state, &stat)?,
         Verb::Edges(shown) => repeat(shown.watch, || traffic::edges(&state, shown.output))?,
         Verb::Exec(exec) => return exec::run(&state, &exec),
+        Verb::Inject(inject) => return inject::inject(&inject),
+        Verb::Uninject(manifests) => return inject::uninject(&manifests),
         Verb::Bench(arguments) => return bench::run(arguments.verb),
         Verb::Logs(logs) => logs::run(&state, &logs)?,
         Verb::Check => {

@@ -55,7 +55,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
             wrong.push(format!("annotation {written} is for the injector alone to write"));
         }
     }
-    let settings = annotation::read(pairs(&marks), pairs(&namespace.marks));
+    let settings = annotation::read(marks.annotations(), namespace.marks.annotations());
     match settings {
         Err(mistakes) => {
             wrong.extend(mistakes);
@@ -68,10 +68,6 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
             Outcome::Inject(Injected { patch: patch(pod, spec, &settings, mesh), warnings })
         }
     }
-}
-
-fn pairs<'a>(marks: &Marks<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
-    marks.annotations.iter().map(|(key, value)| (*key, *value))
 }
 
 fn warn(

@@ -57,6 +57,11 @@ impl<'a> Marks<'a> {
         };
         Self { labels: borrow(labels), annotations: borrow(annotations) }
     }
+
+    /// Annotations, one by one.
+    pub fn annotations(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.annotations.iter().map(|(key, value)| (*key, *value))
+    }
 }
 
 /// The namespace that a pod is in.

@@ -3,6 +3,8 @@
 use crate::manifest::{Key, Objects, key};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use leno_inject::annotation::{self, Settings};
+use leno_inject::scope::{self, Marks, Wish};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -60,10 +62,9 @@ pub struct Template {
     pub hash: String,
     /// Whether it is part of the mesh.
     pub meshed: bool,
+    /// What annotations say about its proxy.
+    pub proxy: Settings,
 }
-
-/// The annotation by which the author of a namespace or pod joins or leaves the mesh.
-pub const INJECT: &str = "leno.dev/inject";
 
 /// Every workload, by key; and what cannot be run, in sentences.
 #[must_use]
@@ -72,7 +73,7 @@ pub fn workloads(objects: &Objects, mesh: bool) -> (BTreeMap<WorkloadKey, Worklo
     let mut mistakes = Vec::new();
     let mut add =
         |kind: Kind, named: Key, template: PodTemplateSpec, replicas, limits, failures| {
-            let template = template_of(objects, &named.0, template, mesh);
+            let (template, wrong) = template_of(objects, &named.0, template, mesh);
             let workload = Workload {
                 key: (kind, named.0, named.1),
                 replicas,
@@ -81,7 +82,7 @@ pub fn workloads(objects: &Objects, mesh: bool) -> (BTreeMap<WorkloadKey, Worklo
                 failures_max: failures,
                 template,
             };
-            mistakes.extend(check(&workload));
+            mistakes.extend(check(&workload, &wrong));
             let (surge, unavailable) = rollout(replicas, limits);
             planned.insert(workload.key.clone(), Workload { surge, unavailable, ..workload });
         };
@@ -128,24 +129,36 @@ fn rollout(
     if surge == 0 && unavailable == 0 { (1, 0) } else { (surge, unavailable) }
 }
 
+/// The template, and what is wrong with its labels and annotations: the same words as in a cluster, in the same reading.
 fn template_of(
     objects: &Objects,
     namespace: &str,
     template: PodTemplateSpec,
     mesh: bool,
-) -> Template {
+) -> (Template, Vec<String>) {
     let metadata = template.metadata.unwrap_or_default();
     let spec = template.spec.unwrap_or_default();
+    let around = objects.namespaces.get(namespace).map(|namespace| &namespace.metadata);
+    let around = around.map_or_else(Marks::default, |metadata| {
+        Marks::new(metadata.labels.as_ref(), metadata.annotations.as_ref())
+    });
+    let own = Marks::new(metadata.labels.as_ref(), metadata.annotations.as_ref());
+    let mut wrong = Vec::new();
+    let wish = scope::wish(&own, &around, Wish::Enabled).unwrap_or_else(|mistake| {
+        wrong.push(mistake);
+        Wish::Enabled
+    });
+    let proxy = annotation::read(own.annotations(), around.annotations()).unwrap_or_else(|all| {
+        wrong.extend(all);
+        Settings::default()
+    });
+    let meshed = mesh && wish == Wish::Enabled;
     let labels = metadata.labels.unwrap_or_default();
     let annotations = metadata.annotations.unwrap_or_default();
-    let wish = annotations.get(INJECT).cloned().or_else(|| {
-        let namespace = objects.namespaces.get(namespace)?;
-        namespace.metadata.annotations.as_ref()?.get(INJECT).cloned()
-    });
-    let meshed = mesh && wish.as_deref() != Some("disabled");
     // The order of fields is the order of their declaration, so the text is stable.
     let text = serde_json::to_string(&(&labels, &annotations, &spec)).unwrap_or_default();
-    Template { labels, annotations, spec, hash: short(fnv(text.as_bytes()), 10), meshed }
+    let hash = short(fnv(text.as_bytes()), 10);
+    (Template { labels, annotations, spec, hash, meshed, proxy }, wrong)
 }
 
 /// FNV-1a, 64 bits: stable over runs, unlike the standard library's.
@@ -173,11 +186,12 @@ pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-fn check(workload: &Workload) -> Vec<String> {
+fn check(workload: &Workload, wrong_marks: &[String]) -> Vec<String> {
     let (kind, namespace, name) = &workload.key;
     let spec = &workload.template.spec;
     let mut mistakes = Vec::new();
     let mut wrong = |text: String| mistakes.push(format!("{kind} {namespace}/{name}: {text}"));
+    wrong_marks.iter().for_each(|mistake| wrong(mistake.clone()));
     if spec.containers.is_empty() {
         wrong("has no containers".to_owned());
     }
@@ -303,7 +317,8 @@ mod tests {
 
     fn workload(kind: Kind, replicas: usize) -> Workload {
         let (surge, unavailable) = rollout(replicas, (None, None));
-        let template = template_of(&Objects::default(), "n", PodTemplateSpec::default(), false);
+        let (template, _) =
+            template_of(&Objects::default(), "n", PodTemplateSpec::default(), false);
         let template = Template { hash: "new".into(), ..template };
         let key = (kind, "n".into(), "w".into());
         Workload { key, replicas, surge, unavailable, failures_max: 1, template }
@@ -386,5 +401,41 @@ mod tests {
             json!({"metadata": {"name": "n", "annotations": {"leno.dev/inject": "disabled"}}});
         objects.namespaces.insert("n".into(), serde_json::from_value(namespace).unwrap());
         assert!(!hash(&objects).unwrap().1);
+    }
+
+    #[test]
+    fn words_about_the_proxy() {
+        #[track_caller]
+        fn check(labels: serde_json::Value, annotations: serde_json::Value, expected: &[&str]) {
+            let mut objects = Objects::default();
+            let pod = json!({"metadata": {"name": "a", "namespace": "n", "labels": labels, "annotations": annotations},
+                "spec": {"containers": [{"name": "c", "command": ["x"]}]}});
+            let pod = serde_json::from_value(pod).unwrap();
+            objects.pods.insert(("n".to_owned(), "a".to_owned()), pod);
+            let (planned, mut shown) = workloads(&objects, true);
+            for workload in planned.into_values() {
+                let template = workload.template;
+                let variables = template.proxy.variables();
+                shown.extend(variables.map(|(name, value)| format!("{name}={value}")));
+                shown.push(if template.meshed { "meshed" } else { "outside" }.to_owned());
+            }
+            assert_eq!(shown, expected);
+        }
+        check(json!({"leno.dev/inject": "disabled"}), json!({}), &["outside"]);
+        check(json!({}), json!({"linkerd.io/inject": "disabled"}), &["outside"]);
+        check(
+            json!({}),
+            json!({"config.leno.dev/proxy-workers": "2", "config.linkerd.io/access-log": "json"}),
+            &["LENO_PROXY_ACCESS_LOG=json", "LENO_PROXY_WORKERS=2", "meshed"],
+        );
+        check(
+            json!({"leno.dev/inject": "no"}),
+            json!({"leno.dev/proxy-worker": "2"}),
+            &[
+                "pod n/a: label leno.dev/inject: \"no\" is neither enabled nor disabled",
+                "pod n/a: annotation leno.dev/proxy-worker is not known; did you mean config.leno.dev/proxy-workers?",
+                "meshed",
+            ],
+        );
     }
 }

@@ -27,15 +27,6 @@ pub const NAME: &str = "leno-proxy";
 const USER: u32 = 2102;
 /// Where `/ready` and `/metrics` are.
 pub const ADMIN_PORT: u16 = 4191;
-/// Annotations that the proxy learns through its environment, with the names known from linkerd beside ours.
-const FROM_ANNOTATIONS: &[(&str, &str)] = &[
-    ("skip-inbound-ports", "LENO_PROXY_SKIP_INBOUND_PORTS"),
-    ("skip-outbound-ports", "LENO_PROXY_SKIP_OUTBOUND_PORTS"),
-    ("skip-subnets", "LENO_PROXY_SKIP_SUBNETS"),
-    ("proxy-log-level", "LENO_PROXY_LOG"),
-    ("access-log", "LENO_PROXY_ACCESS_LOG"),
-    ("proxy-workers", "LENO_PROXY_WORKERS"),
-];
 /// The proxy is given a little more than it gives its connections.
 const DRAIN_MARGIN: Duration = Duration::from_secs(2);
 
@@ -111,14 +102,9 @@ fn environment(run: &Run, token: &Path) -> Vec<(String, String)> {
     .into_iter()
     .map(|(name, value)| (format!("LENO_PROXY_{name}"), value))
     .collect();
-    for (key, variable) in FROM_ANNOTATIONS {
-        let annotations = &run.facts.annotations;
-        let wish = annotations
-            .get(&format!("leno.dev/{key}"))
-            .or_else(|| annotations.get(&format!("config.linkerd.io/{key}")));
-        if let Some(wish) = wish {
-            environment.push(((*variable).to_owned(), wish.clone()));
-        }
+    for (variable, wish) in run.template.proxy.variables() {
+        environment.retain(|(name, _)| name != variable);
+        environment.push((variable.to_owned(), wish.to_owned()));
     }
     environment.push(("PATH".to_owned(), run.home.search_path.clone()));
     environment
