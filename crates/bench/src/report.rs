@@ -6,12 +6,16 @@
 //! `words`, `group` and `compared` are what all three forms say alike; `axis`, `frame` and `svg` draw.
 
 mod axis;
+mod chart;
 mod compared;
 mod csv;
+mod family;
+mod forest;
 mod frame;
 mod group;
 mod html;
 mod import;
+mod logs;
 mod markdown;
 pub mod serve;
 mod svg;
@@ -20,6 +24,7 @@ mod words;
 use crate::result::{Campaign, SCHEMA};
 use crate::whole;
 use anyhow::{Context as _, Result, bail};
+use logs::Logs;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +40,7 @@ const CSV: &str = "summary.csv";
 /// The directory cannot be written.
 pub fn write(campaign: &Campaign, directory: &Path) -> Result<Vec<PathBuf>> {
     let files = [
-        (HTML, html::page(campaign, "")),
+        (HTML, html::page(campaign, &Logs::beside(directory), "")),
         (MARKDOWN, markdown::report(campaign)),
         (CSV, csv::summary(campaign)),
     ];

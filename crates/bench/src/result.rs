@@ -259,6 +259,9 @@ pub struct Used {
     pub traversals: Option<u64>,
     /// Cores in use, of samples a second apart.
     pub cores: Spread,
+    /// Of an application in a repetition with a timeline: cores in use, second by second. Who served when others were gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores_1s: Vec<f64>,
     /// Resident memory in MiB; pages that two processes share count for each.
     pub mem_mb: Spread,
     /// Memory that a cgroup of its own is charged with, in MiB: page cache and socket buffers included. Absent where
@@ -423,7 +426,12 @@ mod tests {
     fn filled() -> Campaign {
         let words = || vec!["word".to_owned()];
         let spread = Spread::default();
-        let used = Used { traversals: Some(1), mem_cgroup_mb: Some(spread), ..Used::default() };
+        let used = Used {
+            traversals: Some(1),
+            cores_1s: vec![1.0],
+            mem_cgroup_mb: Some(spread),
+            ..Used::default()
+        };
         let all = || vec![used.clone()];
         let estimate = Estimate { ci95: Some([0.0, 1.0]), ..Estimate::default() };
         let latencies = || BTreeMap::from([("p99".to_owned(), estimate)]);

@@ -46,7 +46,10 @@ pub(super) fn cut(
     let mut resources = Resources { machine: cut.machine(), ..Resources::default() };
     let mut roles_cpu_s = 0.0;
     for (index, (role, name)) in trees.iter().enumerate() {
-        let used = cut.tree(index, name);
+        let mut used = cut.tree(index, name);
+        if *role == Role::App {
+            used.cores_1s = cut.each_second(index);
+        }
         roles_cpu_s += used.cpu_s;
         match role {
             Role::Proxy => &mut resources.proxy,
@@ -135,6 +138,18 @@ impl<'a> Cut<'a> {
         });
         let mean = if window_s > 0.0 { self.grown(&counter).max(0.0) / window_s } else { 0.0 };
         Spread { mean, ..spread(rates.collect()) }
+    }
+
+    /// Cores that a tree uses in each whole second of the window.
+    fn each_second(&self, index: usize) -> Vec<f64> {
+        let cpu_s = |sample: &Sample| {
+            sample.trees.get(index).map_or(0.0, |seen| seconds(seen.total.cpu_ns))
+        };
+        let whole = (self.end_ns - self.begin_ns) / 1_000_000_000;
+        let edge = |second: u64| self.at(self.begin_ns + second * 1_000_000_000, &cpu_s);
+        // A tenth of a millicore is finer than a tick of any clock here.
+        let rounded = |cores: f64| (cores.max(0.0) * 1e4).round() / 1e4;
+        (0..whole).map(|second| rounded(edge(second + 1) - edge(second))).collect()
     }
 
     /// A level, of the samples within the window, or the one nearest to its end.
@@ -258,6 +273,9 @@ mod tests {
         assert!(near(rest.cpu_s, 12.0 - 1.2) && near(machine.residual_s, rest.cpu_s));
         assert!(near(resources.proxy[0].mem_mb.max, 29.0) && near(rest.cores.max, 1.4));
         assert_eq!(resources.proxy[0].context_switches, 80);
+        assert!(resources.proxy[0].cores_1s.is_empty(), "for applications only");
+        let (apps, _) = cut(&samples(), &[(Role::App, "web".to_owned())], &window(104.0, 3.2));
+        assert_eq!(apps.app[0].cores_1s, [0.1, 0.5, 0.1]);
         assert!(near(resources.sampler_cpu_s, 0.008));
     }
 

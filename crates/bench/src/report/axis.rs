@@ -50,6 +50,12 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
+    /// Whether the value lies within, not at an end.
+    pub(super) fn holds(self, value: f64) -> bool {
+        let (Self::Linear(low, high) | Self::Log(low, high)) = self;
+        value > low && value < high
+    }
+
     /// Values with a line across; those with `true` have a label as well.
     pub(super) fn ticks(self) -> Vec<(f64, bool)> {
         match self {

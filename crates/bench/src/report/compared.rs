@@ -105,7 +105,7 @@ fn main_sentence(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     let (subject, peer) = group::subject(campaign);
     let subject = subject?;
     // The fastest open loop is where cost matters most and latency can still be told.
-    let open = groups.iter().filter(|group| group.open && group.honest() && has(group, subject));
+    let open = groups.iter().filter(|group| group.open && group.leads && has(group, subject));
     let against = |group: &Group<'_>| peer.is_some_and(|peer| has(group, peer));
     let group = open.max_by(|a, b| against(a).cmp(&against(b)).then(a.rate.total_cmp(&b.rate)))?;
     let cell = group.of(subject)?;
@@ -176,7 +176,7 @@ fn saturated(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     let (subject, peer) = (subject?, peer?);
     let group = groups
         .iter()
-        .find(|group| !group.open && group.honest() && has(group, subject) && has(group, peer))?;
+        .find(|group| !group.open && group.leads && has(group, subject) && has(group, peer))?;
     let (cell, against) = (group.of(subject)?, group.of(peer)?);
     let mut parts = Vec::new();
     if let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio) {

@@ -4,6 +4,9 @@ use super::axis::Axis;
 use super::svg::{Anchor, Svg};
 use super::words;
 
+/// Milliseconds of the two timers of TCP that published latencies show again and again.
+pub(super) const TIMERS: [(f64, &str); 2] = [(40.0, "40 ms"), (200.0, "200 ms")];
+
 /// A chart's inner rectangle and its left axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
@@ -52,6 +55,17 @@ impl Frame {
         };
         svg.line((self.left, floor), (self.left + self.width, floor), "floor");
         svg.text((self.left - 7.0, self.top - 10.0), Anchor::End, "unit", unit);
+    }
+
+    /// The timers of TCP, where they are on the axis.
+    pub(super) fn timers(&self, svg: &mut Svg) {
+        for (milliseconds, words) in TIMERS {
+            if self.axis.holds(milliseconds) {
+                let y = self.y(milliseconds);
+                svg.line((self.left, y), (self.left + self.width, y), "timer");
+                svg.text((self.left + 4.0, y - 4.0), Anchor::Start, "timer", words);
+            }
+        }
     }
 
     /// The values of an axis on the right side.

@@ -18,6 +18,8 @@ pub(super) struct Group<'a> {
     pub(super) open: bool,
     /// Requests per second that were asked for; 0 in a closed loop.
     pub(super) rate: f64,
+    /// Whether panels show it: in the honest mode, or in a study's own where the load has no other.
+    pub(super) leads: bool,
     /// One for each mesh, in the order of every panel.
     pub(super) cells: Vec<&'a Cell>,
 }
@@ -30,15 +32,10 @@ impl<'a> Group<'a> {
 
     /// The words, with the mode where it is not the honest one.
     pub(super) fn title(&self) -> String {
-        if self.mode == "honest" || self.mode.is_empty() {
+        if is_honest(self.mode) {
             return self.words.clone();
         }
         format!("{} (as {} would say)", self.words, self.mode)
-    }
-
-    /// Whether this is the honest mode.
-    pub(super) fn honest(&self) -> bool {
-        self.mode == "honest" || self.mode.is_empty()
     }
 }
 
@@ -61,7 +58,9 @@ pub(super) fn groups(campaign: &Campaign) -> Vec<Group<'_>> {
         let rate = cell.params.get("rate").and_then(words::number).unwrap_or(0.0);
         let words = words::cell(cell);
         let open = is_open(cell, rate);
-        groups.push(Group { words, mode: &cell.mode, open, rate, cells: vec![cell] });
+        let twin = |other: &Cell| is_honest(&other.mode) && other.load == cell.load;
+        let leads = is_honest(&cell.mode) || !campaign.cells.iter().any(twin);
+        groups.push(Group { words, mode: &cell.mode, open, rate, leads, cells: vec![cell] });
     }
     for group in &mut groups {
         group.cells.sort_by_key(|cell| words::place(&cell.mesh));
@@ -78,6 +77,11 @@ pub(super) fn groups(campaign: &Campaign) -> Vec<Group<'_>> {
         (!a.open, load(a)).cmp(&(!b.open, load(b))).then(a.rate.total_cmp(&b.rate))
     });
     groups
+}
+
+/// Whether latency is counted as a user would see it, and not as a study's tool counts.
+pub(super) fn is_honest(mode: &str) -> bool {
+    mode == "honest" || mode.is_empty()
 }
 
 /// By what the scenario says of arrivals; where it says nothing, a rate makes an open loop.

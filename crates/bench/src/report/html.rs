@@ -6,15 +6,22 @@
 mod answer;
 mod chaos;
 mod closed;
+mod curve;
+mod differences;
+mod heat;
 mod latency;
+mod lateness;
 mod modes;
+mod raw;
 mod resources;
 mod roles;
 mod runs;
 mod spectrum;
+mod timers;
 mod validity;
 mod verdict;
 
+use super::logs::Logs;
 use super::svg::escape;
 use super::words;
 use crate::result::Campaign;
@@ -37,19 +44,22 @@ struct Panel {
 }
 
 /// The whole page. `version` is what a served page compares to know of news; empty for a file.
-pub(super) fn page(campaign: &Campaign, version: &str) -> String {
+pub(super) fn page(campaign: &Campaign, logs: &Logs, version: &str) -> String {
     let panels: Vec<Panel> = [
         latency::panel(campaign),
         resources::panel(campaign),
         roles::panel(campaign),
         closed::panel(campaign),
+        curve::panel(campaign),
         chaos::panel(campaign),
+        differences::panel(campaign),
         spectrum::panel(campaign),
+        heat::panel(campaign, logs),
         runs::panel(campaign),
         modes::panel(campaign),
-        validity::differences(campaign),
         validity::panel(campaign),
         validity::manifest(campaign),
+        raw::panel(campaign),
     ]
     .into_iter()
     .flatten()

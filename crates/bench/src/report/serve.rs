@@ -4,6 +4,7 @@
 //! component and the file behind it lies within the results, or there is nothing at that path.
 
 use super::html::{self, POLICY};
+use super::logs::Logs;
 use super::svg::escape;
 use super::{RESULT, parse};
 use anyhow::{Context as _, Result, bail};
@@ -169,7 +170,10 @@ impl Site {
         let version = version(result);
         let campaign = fs::read(result).map_err(anyhow::Error::from).and_then(|text| parse(&text));
         match campaign {
-            Ok(campaign) => page(html::page(&campaign, &version)),
+            Ok(campaign) => {
+                let logs = Logs::beside(result.parent().unwrap_or(&self.root));
+                page(html::page(&campaign, &logs, &version))
+            }
             Err(error) => text(
                 StatusCode::SERVICE_UNAVAILABLE,
                 &format!("this result cannot be read now: {error:#}\n"),

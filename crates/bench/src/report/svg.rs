@@ -33,15 +33,23 @@ pub(super) enum Anchor {
 #[derive(Debug)]
 pub(super) struct Svg {
     body: String,
+    /// Wider than a narrow window: it scrolls there, instead of becoming too small to read.
+    wide: bool,
 }
+
+/// A drawing above this width is wide.
+const WIDE: f64 = 700.0;
 
 impl Svg {
     /// An empty one; `label` is read to those who cannot see it.
     pub(super) fn new(width: f64, height: f64, label: &str) -> Self {
         let label = escape(label);
+        let wide = width > WIDE;
+        let class = if wide { " class=\"wide\"" } else { "" };
         Self {
+            wide,
             body: format!(
-                "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{label}\">"
+                "<svg{class} viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{label}\">"
             ),
         }
     }
@@ -79,6 +87,23 @@ impl Svg {
         self.put(format_args!("<path d=\"{steps}\" class=\"line {class}\"/>"));
     }
 
+    /// Boxes in units of their own, `M3 5h2v1h-2z…`, brought to their place and size.
+    pub(super) fn scaled_path(
+        &mut self,
+        at: (f64, f64),
+        scale: (f64, f64),
+        steps: &str,
+        class: &str,
+    ) {
+        if steps.is_empty() {
+            return;
+        }
+        self.put(format_args!(
+            "<path transform=\"translate({:.2} {:.2}) scale({:.4} {:.4})\" d=\"{steps}\" class=\"{class}\"/>",
+            at.0, at.1, scale.0, scale.1
+        ));
+    }
+
     /// A dot.
     pub(super) fn dot(&mut self, at: (f64, f64), radius: f64, class: &str, title: &str) {
         let title = Self::title(title);
@@ -112,7 +137,7 @@ impl Svg {
     /// The whole drawing.
     pub(super) fn finish(mut self) -> String {
         self.body.push_str("</svg>");
-        self.body
+        if self.wide { format!("<div class=\"scroll\">{}</div>", self.body) } else { self.body }
     }
 
     fn title(text: &str) -> String {

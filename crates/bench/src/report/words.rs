@@ -37,6 +37,25 @@ pub(super) fn colour(mesh: &str) -> String {
     format!("m-other{}", sum % 3)
 }
 
+/// What differences are drawn of: the figure, its name, and what less and more of it is.
+pub(super) const COMPARED: [(&str, &str, &str, &str); 7] = [
+    ("proxy.cpu_us_per_traversal", "CPU of one proxy, per request", "cheaper", "dearer"),
+    ("p50_ms", "p50", "faster", "slower"),
+    ("p99_ms", "p99", "faster", "slower"),
+    ("p999_ms", "p99.9", "faster", "slower"),
+    ("rps", "answers/s", "fewer", "more"),
+    ("proxy.mem_mb_max", "memory of the largest proxy", "smaller", "larger"),
+    ("proxy.cpu_us_per_req", "CPU of all proxies together, per request", "cheaper", "dearer"),
+];
+
+/// A parameter as people write it: `servers (echo)`.
+pub(super) fn parameter(key: &str) -> String {
+    match key.strip_prefix("replicas ") {
+        Some(workload) => format!("servers ({workload})"),
+        None => key.replace('_', " "),
+    }
+}
+
 /// A percentile's key as people write it: `p99.9`.
 pub(super) fn percentile(key: &str) -> &str {
     match key {
@@ -167,6 +186,28 @@ pub(super) fn cell(cell: &Cell) -> String {
         (load, "") => load.to_owned(),
         (load, params) => format!("{load}: {params}"),
     }
+}
+
+/// A cell without its mesh in the fewest words: load, mode, and the parameters in which cells of this load differ.
+pub(super) fn short(cell: &Cell, cells: &[Cell]) -> String {
+    let alike = |other: &&Cell| other.load == cell.load && other.mode == cell.mode;
+    let differs = |(key, value): &(&String, &Value)| {
+        cells.iter().filter(alike).any(|other| other.params.get(*key) != Some(*value))
+    };
+    let own: BTreeMap<String, Value> = cell
+        .params
+        .iter()
+        .filter(differs)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mode = if cell.mode == "honest" { String::new() } else { format!(" ({})", cell.mode) };
+    let text = match (cell.load.as_str(), params(&own).as_str()) {
+        ("" | "main", "") => "main".to_owned(),
+        ("" | "main", own) => own.to_owned(),
+        (load, "") => load.to_owned(),
+        (load, own) => format!("{load} {own}"),
+    };
+    text + &mode
 }
 
 /// Whether words that name a cell mean this one: every word of theirs is a word of the cell's.

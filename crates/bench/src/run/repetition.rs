@@ -72,9 +72,15 @@ impl Repetition<'_> {
             duration_s: outcome.duration_s,
         };
         let (mut resources, tcp) = sampler.stop(&window);
+        if done.is_empty() {
+            // Nobody went away, so nobody took over.
+            resources.app.iter_mut().for_each(|used| used.cores_1s.clear());
+        }
         let after = self.bed.pods()?;
         let share = outcome.duration_s / (outcome.duration_s + warm_up.as_secs_f64());
-        let traversals = traversals(&before, &passed, &self.bed.requests_through_proxies(), share);
+        let passed = grown(&before, &passed, &self.bed.requests_through_proxies());
+        let senders: Vec<&str> = generators.iter().map(|(name, _)| name.as_str()).collect();
+        let traversals = traversals(&passed, &senders, outcome.counts.started, share);
         measure::per_request(&mut resources, &outcome.counts, &traversals);
         let ended: BTreeSet<String> = done.iter().flat_map(|event| event.ended.clone()).collect();
         let mut reasons = validity::reasons(
@@ -157,10 +163,13 @@ impl Repetition<'_> {
         stretch: Stretch,
         sampler: &Sampler,
     ) -> anyhow::Result<(Outcome, Vec<Done>)> {
-        let moments: Vec<(Duration, Action)> = match self.load().timeline {
+        let mut moments: Vec<(Duration, Action)> = match self.load().timeline {
             true => moments(&self.scenario.timeline, stretch.measure),
             false => Vec::new(),
         };
+        // Where there is no control plane, nothing is to be done to it, and what follows can be compared all the same.
+        let has_control = self.bed.choice().kind.has_control();
+        moments.retain(|(_, action)| has_control || *action != Action::RestartControl);
         let begin = Instant::now() + GENERATOR_START + stretch.warm_up;
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -193,18 +202,62 @@ fn client_name(pods: &[Pod], full: &str) -> String {
     found.map_or_else(|| full.to_owned(), bed::short_name)
 }
 
-/// Requests through each proxy in the measured phase: what its counter went up by, less the generators' own warm-up.
-fn traversals(
+/// How far each proxy's counter of requests went up, by pod.
+fn grown(
     pods: &[Pod],
     before: &BTreeMap<String, u64>,
     after: &BTreeMap<String, u64>,
-    share: f64,
 ) -> BTreeMap<String, u64> {
     let counted = after.iter().filter_map(|(name, after)| {
         let pod = pods.iter().find(|pod| pod.name == *name)?;
         // A proxy that started meanwhile has counted from 0.
-        let passed = after.checked_sub(*before.get(name)?)?;
-        Some((bed::short_name(pod), (passed as f64 * share).round() as u64))
+        Some((bed::short_name(pod), after.checked_sub(*before.get(name)?)?))
     });
     counted.collect()
+}
+
+/// Requests through each proxy in the measured phase: what its counter went up by, less the generators' own warm-up.
+///
+/// Every request passes the proxy of its sender once. So what the senders' proxies counted is the warm-up and the phase
+/// together, and the others' counts shrink alike. Where senders have no proxy, the phase is a share of the time.
+fn traversals(
+    grown: &BTreeMap<String, u64>,
+    senders: &[&str],
+    started: u64,
+    share_of_time: f64,
+) -> BTreeMap<String, u64> {
+    let pods: BTreeSet<&str> = senders.iter().copied().collect();
+    let known: Option<Vec<u64>> = pods.iter().map(|pod| grown.get(*pod).copied()).collect();
+    let sent: u64 = known.unwrap_or_default().iter().sum();
+    let share = if sent > 0 { (started as f64 / sent as f64).min(1.0) } else { share_of_time };
+    grown.iter().map(|(pod, all)| (pod.clone(), (*all as f64 * share).round() as u64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_is_taken_off_every_count() {
+        //    grown                         senders      started  of time  measured
+        check("client=1500 web=3000", &["client"], 1_000, 0.5, "client=1000 web=2000");
+        check("a=600 b=900 web=1500", &["a", "b", "b"], 1_000, 0.5, "a=400 b=600 web=1000");
+        // Senders without a proxy, or one that does not tell.
+        check("web=3000", &["client"], 1_000, 0.5, "web=1500");
+        check("a=600 web=1500", &["a", "b"], 1_000, 0.5, "a=300 web=750");
+        // Never more than was counted.
+        check("client=900 web=900", &["client"], 1_000, 0.5, "client=900 web=900");
+        check("", &["client"], 1_000, 0.5, "");
+    }
+
+    #[track_caller]
+    fn check(grown: &str, senders: &[&str], started: u64, share: f64, expected: &str) {
+        let grown = grown.split_whitespace().map(|pair| {
+            let (pod, count) = pair.split_once('=').expect("a pair");
+            (pod.to_owned(), count.parse().expect("a number"))
+        });
+        let seen = traversals(&grown.collect(), senders, started, share);
+        let seen: Vec<String> = seen.iter().map(|(pod, count)| format!("{pod}={count}")).collect();
+        assert_eq!(seen.join(" "), expected);
+    }
 }

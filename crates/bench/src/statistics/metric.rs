@@ -208,11 +208,9 @@ impl<'a> Source<'a> {
             "cpu_s" => Figure::mean(sum(|used| used.cpu_s)),
             "cpu_us_per_req" => Figure::Ratio(microseconds(), requests()),
             "cpu_us_per_traversal" => {
-                let passed = self.runs.iter().map(|run| {
-                    let all = role(run, name).iter();
-                    all.map(|used| used.traversals.unwrap_or(run.counts.completed) as f64).sum()
-                });
-                Figure::Ratio(microseconds(), passed.collect())
+                let (above, below) =
+                    self.runs.iter().map(|run| traversed(run, role(run, name))).unzip();
+                Figure::Ratio(above, below)
             }
             "cores_mean" => Figure::mean(sum(|used| used.cores.mean)),
             "cores_p95" => Figure::mean(largest(|used| used.cores.p95)),
@@ -228,6 +226,21 @@ impl<'a> Source<'a> {
             _ => return None,
         })
     }
+}
+
+/// CPU microseconds, and the requests that they were spent on. Of those that counted their requests, where some did: one
+/// that was killed took its count with it. Where none did, every request counts as having passed each.
+fn traversed(run: &Run, all: &[Used]) -> (f64, f64) {
+    let counted: Vec<(f64, u64)> =
+        all.iter().filter_map(|used| Some((used.cpu_s, used.traversals?))).collect();
+    let (cpu_s, passed) = match counted.is_empty() {
+        true => (all.iter().map(|used| used.cpu_s).sum(), all.len() as u64 * run.counts.completed),
+        false => (
+            counted.iter().map(|(cpu_s, _)| cpu_s).sum::<f64>(),
+            counted.iter().map(|(_, passed)| passed).sum(),
+        ),
+    };
+    (cpu_s * 1e6, passed as f64)
 }
 
 /// What the processes of one role used in one repetition.
@@ -296,6 +309,21 @@ mod tests {
         check("p9999", 100_000, true);
         check("max", 1, true);
         check("max", 0, false);
+    }
+
+    #[test]
+    fn a_proxy_that_took_its_count_with_it_is_in_neither_part() {
+        let used = |cpu_s: f64, traversals| Used { cpu_s, traversals, ..Used::default() };
+        let mut run = Run::default();
+        run.counts.completed = 100;
+        let check = |all: &[Used], expected: (f64, f64)| {
+            assert_eq!(traversed(&run, all), expected, "{all:?}");
+        };
+        check(&[used(1.0, Some(60)), used(2.0, Some(40))], (3e6, 100.0));
+        check(&[used(1.0, Some(60)), used(9.0, None)], (1e6, 60.0));
+        check(&[used(1.0, None), used(2.0, None)], (3e6, 200.0));
+        check(&[used(0.5, Some(0)), used(2.0, Some(100))], (2.5e6, 100.0));
+        check(&[], (0.0, 0.0));
     }
 
     #[test]

@@ -42,13 +42,13 @@ pub(super) fn table(campaign: &Campaign) -> String {
         |subject| format!("{} ÷ this", escape(&words::mesh(subject))),
     );
     let mut rows = Vec::new();
-    for group in groups(campaign).iter().filter(|group| group.honest()) {
+    for group in groups(campaign).iter().filter(|group| group.leads) {
         let own = rows_of(campaign, group);
         if own.is_empty() {
             continue;
         }
         let kind = if group.open { "" } else { " <em>closed loop: capacity</em>" };
-        rows.push(vec![format!("<h3>{}{kind}</h3>", escape(&group.words))]);
+        rows.push(vec![format!("<h3>{}{kind}</h3>", escape(&group.title()))]);
         rows.extend(own);
     }
     if rows.is_empty() {

@@ -42,7 +42,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     let groups = groups(campaign);
     let shown: Vec<&Group<'_>> = groups
         .iter()
-        .filter(|group| group.open && group.honest())
+        .filter(|group| group.open && group.leads)
         .filter(|group| group.cells.iter().any(|cell| counted(cell).next().is_some()))
         .collect();
     if shown.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
             .map(String::as_str),
     );
     for group in shown {
-        body += &format!("<h3>{}</h3>", escape(&group.words));
+        body += &format!("<h3>{}</h3>", escape(&group.title()));
         body += &variants(campaign, group, added_too);
     }
     let about = "From when a request was due to the end of its answer. Pale bars have fewer than ten samples beyond \

@@ -5,7 +5,7 @@ use crate::report::compared::merged;
 use crate::report::group::counted;
 use crate::report::svg::escape;
 use crate::report::words;
-use crate::result::{Campaign, Cell};
+use crate::result::{Campaign, Cell, Published};
 
 /// Nothing in a scenario that has one mode and no published figures.
 pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
@@ -109,26 +109,107 @@ fn why(mode: &str) -> Option<&'static str> {
     }
 }
 
-/// The study's figures beside ours.
+/// The study's figures beside ours: a row for each of its cells, those of meshes that were run here first.
 fn published(campaign: &Campaign) -> String {
-    if campaign.published_check.is_empty() {
+    let mut metrics: Vec<&str> = Vec::new();
+    let mut cells: Vec<(&str, &str)> = Vec::new();
+    for one in &campaign.published_check {
+        if !metrics.contains(&one.metric.as_str()) {
+            metrics.push(&one.metric);
+        }
+        if !cells.contains(&(&one.cell, &one.mesh)) {
+            cells.push((&one.cell, &one.mesh));
+        }
+    }
+    if cells.is_empty() {
         return String::new();
     }
-    let rows: Vec<Vec<String>> = campaign
-        .published_check
-        .iter()
-        .map(|one| {
-            let ours = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), words::figure);
-            vec![
-                escape(&one.cell),
-                name(&one.mesh),
-                escape(words::percentile(&one.metric)),
-                words::figure(one.published),
-                ours(one.observed),
-                ours(one.observed_compat),
-            ]
-        })
+    let was_run = |(_, mesh): &(&str, &str)| campaign.cells.iter().any(|cell| cell.mesh == *mesh);
+    let rows = |own: bool| -> Vec<Vec<String>> {
+        let chosen = cells.iter().filter(|cell| was_run(cell) == own);
+        chosen.map(|cell| published_row(campaign, cell, &metrics)).collect()
+    };
+    let mut head = vec!["load".to_owned(), "mesh".to_owned()];
+    head.extend(metrics.iter().map(|metric| match *metric {
+        "rps" => "answers/s".to_owned(),
+        metric => format!("{} ms", words::percentile(metric)),
+    }));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut body = "<h3>Published figures, from the study's own machines</h3><p class=\"about\">In small what was seen here: \
+                    <i>here</i> in the honest mode, <i>its way</i> as the study's tool counts.</p>"
+        .to_owned();
+    let (own, others) = (rows(true), rows(false));
+    if !own.is_empty() {
+        body += &table(&head, &own, 2);
+    }
+    if !others.is_empty() {
+        body += &format!(
+            "<details><summary>{} of meshes that were not run here</summary>{}</details>",
+            others.len(),
+            table(&head, &others, 2)
+        );
+    }
+    body
+}
+
+fn published_row(campaign: &Campaign, cell: &(&str, &str), metrics: &[&str]) -> Vec<String> {
+    let mut row = vec![escape(cell.0), name(cell.1)];
+    row.extend(metrics.iter().map(|metric| {
+        let here = |one: &&Published| {
+            (one.cell.as_str(), one.mesh.as_str()) == *cell && one.metric == *metric
+        };
+        campaign.published_check.iter().find(here).map_or_else(|| "–".to_owned(), figures)
+    }));
+    row
+}
+
+/// `202 <small>here 6.7, its way 6.9</small>`.
+fn figures(one: &Published) -> String {
+    let seen = [("here", one.observed), ("its way", one.observed_compat)];
+    let seen: Vec<String> = seen
+        .into_iter()
+        .filter_map(|(word, value)| Some(format!("{word} {}", words::figure(value?))))
         .collect();
-    let head = ["load", "mesh", "figure", "published", "here, honest", "here, the study's way"];
-    format!("<h3>Published figures, from the study's own machines</h3>{}", table(&head, &rows, 3))
+    let published = words::figure(one.published);
+    match seen.is_empty() {
+        true => published,
+        false => format!("{published} <small>{}</small>", seen.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_published_and_what_was_seen() {
+        let check = |observed, observed_compat, expected: &str| {
+            let one =
+                Published { published: 6.1, observed, observed_compat, ..Published::default() };
+            assert_eq!(figures(&one), expected);
+        };
+        check(None, None, "6.10");
+        check(Some(0.5), None, "6.10 <small>here 0.50</small>");
+        check(Some(0.5), Some(1.5), "6.10 <small>here 0.50, its way 1.50</small>");
+    }
+
+    #[test]
+    fn a_study_is_a_row_for_each_of_its_cells() {
+        let one = |mesh: &str, metric: &str| Published {
+            mesh: mesh.into(),
+            cell: "main rate=20".into(),
+            metric: metric.into(),
+            published: 6.1,
+            ..Published::default()
+        };
+        let campaign = Campaign {
+            published_check: vec![one("none", "p50"), one("none", "max"), one("istio", "p50")],
+            cells: vec![Cell { mesh: "none".into(), ..Cell::default() }],
+            ..Campaign::default()
+        };
+        let html = published(&campaign);
+        assert_eq!(html.matches("<tbody><tr>").count(), 2, "{html}");
+        assert!(html.contains("<summary>1 of meshes that were not run here"), "{html}");
+        assert!(published(&Campaign::default()).is_empty());
+    }
 }

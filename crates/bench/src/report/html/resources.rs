@@ -65,7 +65,7 @@ fn largest(used: &[Used], of: impl Fn(&Used) -> f64) -> Option<f64> {
 /// Nothing where no mesh has a process of its own.
 pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     let groups = groups(campaign);
-    let groups: Vec<&Group<'_>> = groups.iter().filter(|group| group.honest()).collect();
+    let groups: Vec<&Group<'_>> = groups.iter().filter(|group| group.leads).collect();
     let roles: [(&str, Role); 2] =
         [("Control plane", |all| &all.control), ("Data plane", |all| &all.proxy)];
     let mut body = String::new();

@@ -24,9 +24,9 @@ const ROW: f64 = 30.0;
 /// Microseconds per request, by role; nothing where nothing was sampled.
 pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     let mut body = String::new();
-    for group in groups(campaign).iter().filter(|group| group.honest()) {
+    for group in groups(campaign).iter().filter(|group| group.leads) {
         if let Some(drawing) = draw(group) {
-            body += &format!("<h3>{}</h3>{drawing}", escape(&group.words));
+            body += &format!("<h3>{}</h3>{drawing}", escape(&group.title()));
         }
     }
     if body.is_empty() {

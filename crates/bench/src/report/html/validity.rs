@@ -1,7 +1,7 @@
-//! What stands behind the figures: differences with their intervals, the generator's own lateness, what was left out and
-//! what that changes, and where it all ran.
+//! What stands behind the figures: the generator's own lateness, what was left out and what that changes, TCP's own
+//! timers, and where it all ran.
 
-use super::{Panel, name, table};
+use super::{Panel, lateness, name, table, timers};
 use crate::report::group::{counted, pooled};
 use crate::report::svg::escape;
 use crate::report::words;
@@ -9,57 +9,13 @@ use crate::result::{Campaign, Cell, Run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Every pair of meshes, with interval and test.
-pub(super) fn differences(campaign: &Campaign) -> Option<Panel> {
-    if campaign.compare.is_empty() {
-        return None;
-    }
-    let rows: Vec<Vec<String>> = campaign
-        .compare
-        .iter()
-        .map(|one| {
-            let interval = one.ci95.map_or_else(
-                || "–".into(),
-                |[low, high]| format!("{} to {}", words::signed(low), words::signed(high)),
-            );
-            vec![
-                escape(&one.cell),
-                format!("{} → {}", name(&one.a), name(&one.b)),
-                escape(&one.metric),
-                words::signed(one.diff),
-                interval,
-                one.ratio.map_or_else(|| "–".into(), |ratio| format!("{} ×", words::figure(ratio))),
-                one.p_holm.map_or_else(|| "–".into(), words::figure),
-                words::figure(one.noise_band),
-                format!("<span class=\"effect {0}\">{0}</span>", escape(&one.effect)),
-            ]
-        })
-        .collect();
-    let head = [
-        "load",
-        "from → to",
-        "figure",
-        "difference",
-        "95 % interval",
-        "ratio",
-        "p (Holm)",
-        "noise",
-        "effect",
-    ];
-    let body = format!(
-        "<details><summary>{} comparisons</summary>{}</details>",
-        rows.len(),
-        table(&head, &rows, 3)
-    );
-    let about = "Repetitions paired by block. <i>Same</i> means within the noise band, or an interval that has zero in it.".into();
-    Some(Panel { id: "differences", title: "Differences", about, body })
-}
-
 /// The generator, what was left out, what else one could have concluded, the assertions.
 pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     let mut body = assertions(campaign);
     body += &excluded(campaign);
     body += &generators(campaign);
+    body += &lateness::drawings(campaign);
+    body += &timers::table_of(campaign);
     body += &sensitivity(campaign);
     body += &tcp(campaign);
     if body.is_empty() {
@@ -157,6 +113,7 @@ fn generators(campaign: &Campaign) -> String {
             words::figure(most(|run| run.generator.cpu_us_per_req)),
             words::share(if offered > 0 { started as f64 / offered as f64 } else { f64::NAN }),
             throttled(cell),
+            words::share(most(|run| run.resources.machine.steal_share)),
         ]);
     }
     if rows.is_empty() {
@@ -172,6 +129,7 @@ fn generators(campaign: &Campaign) -> String {
         "CPU µs per request",
         "sent of due",
         "throttled s",
+        "stolen",
     ];
     titled("The load generator", &table(&head, &rows, 2))
 }
@@ -292,9 +250,6 @@ pub(super) fn manifest(campaign: &Campaign) -> Option<Panel> {
     if body.is_empty() {
         return None;
     }
-    let about = format!(
-        "Seed {}. All figures: <a href=\"result.json\">result.json</a>, <a href=\"summary.csv\">summary.csv</a>.",
-        campaign.manifest.seed
-    );
+    let about = format!("Seed {}.", campaign.manifest.seed);
     Some(Panel { id: "manifest", title: "Where and with what", about, body })
 }
