@@ -12,6 +12,7 @@ use crate::program::{Program, Running};
 use crate::wait;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,6 +59,8 @@ struct PodPlan {
     proxied: bool,
     annotations: BTreeMap<String, String>,
     environment: Vec<(String, String)>,
+    /// What runs the proxy, in the place of its program.
+    command: Vec<OsString>,
 }
 
 impl Plan {
@@ -91,6 +94,7 @@ impl Plan {
             proxied,
             annotations: BTreeMap::new(),
             environment: Vec::new(),
+            command: Vec::new(),
         });
         self
     }
@@ -109,6 +113,14 @@ impl Plan {
     pub fn proxy_env(mut self, name: &str, value: &str) -> Self {
         let pod = self.pods.last_mut().expect("a variable belongs to a pod");
         pod.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The last pod's proxy is run by this command line, as `valgrind … leno-proxy`.
+    #[must_use]
+    pub fn proxy_command(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
+        let pod = self.pods.last_mut().expect("a proxy belongs to a pod");
+        pod.command = words.into_iter().collect();
         self
     }
 
@@ -388,7 +400,11 @@ impl Mesh {
         with_environment(Program::new(&program).args(["capture", "apply"]))
             .output(&pod.namespace, wait::LIMIT)
             .context("capture rules")?;
-        let proxy = with_environment(Program::new(&program))
+        let proxy = match pod.plan.command.split_first() {
+            Some((first, rest)) => Program::new(first).args(rest),
+            None => Program::new(&program),
+        };
+        let proxy = with_environment(proxy)
             .env("RUST_BACKTRACE", "1")
             .user(PROXY_USER)
             .start(&pod.namespace)?;
@@ -454,6 +470,7 @@ impl Mesh {
             proxied: true,
             annotations: BTreeMap::new(),
             environment: Vec::new(),
+            command: Vec::new(),
         })?;
         if self.meshed == Meshed::Yes { self.start_proxy(name) } else { Ok(()) }
     }

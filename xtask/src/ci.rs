@@ -7,6 +7,7 @@ use crate::command::{self, is_root};
 use crate::{fences, pages, setup};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::process::Command;
 use std::time::Instant;
 
 /// Of clippy, build and tests alike: other features would be other builds.
@@ -31,6 +32,9 @@ pub(crate) fn run() -> Result<()> {
     eprintln!("\n+ pages");
     pages::run(false)?;
     tests()?;
+    // Cargo has just built this program anew, with all that it can do.
+    let mut instructions = Command::new(command::target_directory()?.join("debug/xtask"));
+    command::step(instructions.args(["instructions", "--built"]))?;
     eprintln!("\nAll is well, after {:.0} s.", began.elapsed().as_secs_f64());
     Ok(())
 }

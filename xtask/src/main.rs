@@ -4,21 +4,25 @@
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
 //! - [`fences`]: what no crate may reach, which licences come in, what exists twice.
+//! - `instructions`: what a request costs a proxy, in instructions, against `budgets.toml`.
 //! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
 //! - [`fuzz`]: every fuzz target for a while.
 //!
-//! [`command`] is how all of them run other programs.
+//! [`command`] is how all of them run other programs, [`budgets`] how they read and write `budgets.toml`.
 
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "bench")]
 mod bench_quick;
+mod budgets;
 mod ci;
 mod command;
 mod demo;
 mod fences;
 mod fuzz;
+#[cfg(feature = "bench")]
+mod instructions;
 mod pages;
 mod setup;
 mod sizes;
@@ -34,6 +38,7 @@ cargo xtask fences        dependency rules, licences, duplicates
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
+cargo xtask instructions  instructions per request of each proxy (--annotate: where they are)
 cargo xtask bench-quick   memory, size and CPU per request, beside HAProxy
 ";
 
@@ -49,6 +54,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// These drive the whole-mesh tests' ground, which is much to compile for all other verbs.
+#[cfg(not(feature = "bench"))]
+fn measure(words: &[&str]) -> Result<()> {
+    setup::test()?;
+    let run = ["run", "--quiet", "--package", "xtask", "--features", "bench", "--"];
+    command::run(&mut command::cargo_as_we_are(&[&run, words].concat()))
+}
+
 fn run(words: &[&str]) -> Result<()> {
     // Relative paths everywhere below are relative to the project.
     std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
@@ -60,22 +73,10 @@ fn run(words: &[&str]) -> Result<()> {
         ["setup", "test"] => setup::test(),
         #[cfg(feature = "bench")]
         ["bench-quick", ..] => bench_quick::run(),
-        // It drives the whole-mesh tests' ground, which is much to compile for all other verbs.
+        #[cfg(feature = "bench")]
+        ["instructions", rest @ ..] => instructions::run(rest),
         #[cfg(not(feature = "bench"))]
-        ["bench-quick", rest @ ..] => {
-            setup::test()?;
-            let run = [
-                "run",
-                "--quiet",
-                "--package",
-                "xtask",
-                "--features",
-                "bench",
-                "--",
-                "bench-quick",
-            ];
-            command::run(&mut command::cargo_as_we_are(&[&run, rest].concat()))
-        }
+        ["bench-quick" | "instructions", ..] => measure(words),
         ["fences"] => fences::run(),
         ["sizes"] => sizes::run(),
         ["pages"] => pages::run(false),

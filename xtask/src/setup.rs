@@ -26,7 +26,7 @@ const RUN: [Need; 4] = [
 ];
 
 /// Programs that nobody here wrote, which talk through the mesh in tests.
-const TEST: [Need; 15] = [
+const TEST: [Need; 16] = [
     need("nginx", "nginx-light"),
     need("redis-server", "redis-server"),
     need("redis-benchmark", "redis-tools"),
@@ -40,6 +40,7 @@ const TEST: [Need; 15] = [
     need("openssl", "openssl"),
     need("kill", "procps"),
     need("tcpdump", "tcpdump"),
+    need("valgrind", "valgrind"),
     need("/usr/bin/python3", "python3"),
     need("chromium", "chromium"),
 ];

@@ -1,5 +1,6 @@
 //! `cargo xtask sizes`: release binaries and dependency counts against `budgets.toml`, old beside new.
 
+use crate::budgets::Budgets;
 use crate::{command, fences};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -8,8 +9,8 @@ const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 /// Builds, measures and prints; fails when something is over its budget.
 pub(crate) fn run() -> Result<()> {
-    let budgets: toml::Table = fs::read_to_string("budgets.toml")?.parse()?;
-    let programs = budgets["program"].as_table().context("budgets.toml has programs")?;
+    let budgets = Budgets::read()?;
+    let programs = budgets.section("program").context("budgets.toml has programs")?;
     eprintln!("building with all optimizations");
     command::run(&mut command::cargo(&["build", "--release"]))?;
     let directory = command::target_directory()?.join("release");
@@ -17,11 +18,7 @@ pub(crate) fn run() -> Result<()> {
     let mut over = Vec::new();
     println!("{:<14} {:<14} {:>8} {:>8} {:>8}", "PROGRAM", "", "BEFORE", "NOW", "BUDGET");
     for (name, budget) in programs {
-        let field = |field: &str| {
-            let value = budget.get(field);
-            let number = value.and_then(|v| v.as_float().or_else(|| Some(v.as_integer()? as f64)));
-            number.with_context(|| format!("budgets.toml: {name} has no {field}"))
-        };
+        let field = |field: &str| budgets.required(&format!("program.{name}"), field);
         let package = budget.get("package").and_then(toml::Value::as_str).unwrap_or(name);
         let bytes = fs::metadata(directory.join(name)).with_context(|| name.clone())?.len();
         let rows = [

@@ -1,0 +1,158 @@
+//! What drives the two proxies: one client and one server of ours, in lockstep.
+//!
+//! One request at a time over one connection, each written at once: what the proxies are woken for, and how often, is the
+//! same in every run. It is the path of a mesh that is not saturated; batching under load makes a request cheaper.
+
+use super::grpc;
+use anyhow::{Context as _, Result, ensure};
+use leno_tests::mesh::Mesh;
+use leno_tests::namespace::Namespace;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Makes that many exchanges.
+pub(super) type Drive = Box<dyn FnMut(u32) -> Result<()>>;
+
+/// An answer that takes longer is a failure, under valgrind too.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
+/// What an answer carries.
+const BODY_BYTES: usize = 200;
+/// What an exchange of opaque bytes carries, each way: as much as a TLS record has room for.
+pub(super) const CHUNK_BYTES: usize = 16 * 1024;
+
+pub(super) const HTTP1_PORT: u16 = 8080;
+pub(super) const GRPC_PORT: u16 = 8081;
+pub(super) const TCP_PORT: u16 = 8082;
+
+const REQUEST: &[u8] =
+    b"GET /small HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: instructions/1.0\r\nAccept: */*\r\n\r\n";
+const REQUEST_AND_CLOSE: &[u8] =
+    b"GET /small HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: instructions/1.0\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+
+/// Starts the servers, which end with this process.
+pub(super) fn serve(server: &Namespace) -> Result<()> {
+    let listen = |port| server.run(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)));
+    let accept = |listener: TcpListener, work: fn(TcpStream) -> Result<()>| {
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                // A client that goes away ends its own connection, and whoever waits for an answer says so.
+                std::thread::spawn(move || work(stream));
+            }
+        });
+    };
+    accept(listen(HTTP1_PORT)?, answer);
+    accept(listen(TCP_PORT)?, echo);
+    accept(listen(GRPC_PORT)?, grpc::serve);
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nServer: instructions\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
+         Content-Length: {BODY_BYTES}\r\n\r\n{}",
+        "x".repeat(BODY_BYTES)
+    );
+    let mut request = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let count = stream.read(&mut piece)?;
+        if count == 0 {
+            return Ok(());
+        }
+        request.extend_from_slice(&piece[..count]);
+        if request.ends_with(b"\r\n\r\n") {
+            stream.write_all(answer.as_bytes())?;
+            request.clear();
+        }
+    }
+}
+
+fn echo(mut stream: TcpStream) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        stream.read_exact(&mut chunk)?;
+        stream.write_all(&chunk)?;
+    }
+}
+
+fn connect(client: &Namespace, address: SocketAddr) -> Result<TcpStream> {
+    let stream = client.run(|| TcpStream::connect_timeout(&address, ANSWER_WAIT_MAX))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_WAIT_MAX))?;
+    Ok(stream)
+}
+
+fn address(mesh: &Mesh, port: u16) -> SocketAddr {
+    (mesh.service("server").addresses.v4, port).into()
+}
+
+/// GETs over one kept-alive connection.
+pub(super) fn http1(mesh: &Mesh) -> Result<Drive> {
+    let mut stream = connect(&mesh.pod("client").namespace, address(mesh, HTTP1_PORT))?;
+    Ok(Box::new(move |count| (0..count).try_for_each(|_| get(&mut stream, REQUEST))))
+}
+
+/// GETs over a connection each.
+pub(super) fn http1_connections(mesh: &Mesh) -> Result<Drive> {
+    let address = address(mesh, HTTP1_PORT);
+    // The namespace by its thread, as a drive outlives no mesh and borrows none.
+    let client =
+        mesh.pod("client").namespace.run(|| std::fs::File::open("/proc/thread-self/ns/net"))?;
+    Ok(Box::new(move |count| {
+        let worker = || -> Result<()> {
+            nix::sched::setns(&client, nix::sched::CloneFlags::CLONE_NEWNET)?;
+            for _ in 0..count {
+                let mut stream = TcpStream::connect_timeout(&address, ANSWER_WAIT_MAX)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(ANSWER_WAIT_MAX))?;
+                get(&mut stream, REQUEST_AND_CLOSE)?;
+                // To the end: the proxy has seen it too before the next one begins.
+                ensure!(stream.read(&mut [0])? == 0, "bytes after the answer");
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| scope.spawn(worker).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }))
+}
+
+fn get(stream: &mut TcpStream, request: &[u8]) -> Result<()> {
+    stream.write_all(request)?;
+    let mut answer = [0; 4096];
+    let mut have = 0;
+    loop {
+        let count = stream.read(&mut answer[have..]).context("an answer")?;
+        have += count;
+        let seen = &answer[..have];
+        ensure!(count > 0, "an answer ended after {:?}", String::from_utf8_lossy(seen));
+        if let Some(head) = seen.windows(4).position(|four| four == b"\r\n\r\n") {
+            ensure!(seen.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(seen));
+            if have >= head + 4 + BODY_BYTES {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Unary calls over one connection.
+pub(super) fn grpc(mesh: &Mesh) -> Result<Drive> {
+    grpc::client(connect(&mesh.pod("client").namespace, address(mesh, GRPC_PORT))?)
+}
+
+/// Chunks to an echo.
+pub(super) fn tcp(mesh: &Mesh) -> Result<Drive> {
+    let mut stream = connect(&mesh.pod("client").namespace, address(mesh, TCP_PORT))?;
+    let sent: Vec<u8> = (0..CHUNK_BYTES).map(|n| (n % 251) as u8).collect();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    Ok(Box::new(move |count| {
+        for _ in 0..count {
+            stream.write_all(&sent)?;
+            stream.read_exact(&mut chunk).context("an echo")?;
+            ensure!(chunk == sent, "the echo is another");
+        }
+        Ok(())
+    }))
+}
