@@ -1,11 +1,12 @@
 //! `leno bench run`: a scenario from its file to its result.
 //!
-//! [`plan`] says what will be done (pure); `campaign` does it, `repetition` by `repetition`, with `generator`s inside of
+//! [`plan`] says what will be done (pure), `fit` whether it can be; `campaign` does it, `repetition` by `repetition`, with `generator`s inside of
 //! the clients' pods; `validity` and `judge` say what it is worth (pure); `say` tells people. Not here: what a scenario is
 //! ([`crate::scenario`]), how a topology runs ([`crate::mesh`]), what figures mean together ([`crate::statistics`]).
 
 mod bed;
 mod campaign;
+mod fit;
 mod generator;
 mod interrupt;
 mod judge;
@@ -20,10 +21,12 @@ use crate::measure::machine;
 use crate::mesh::{self, Choice};
 use crate::report;
 use crate::result::{Campaign, Manifest};
-use crate::scenario::{self, Scenario};
+use crate::scenario::topology::Topology;
+use crate::scenario::{self, Mistake, Scenario};
 use anyhow::{Context as _, bail};
 use aws_lc_rs::digest;
 use interrupt::Interrupt;
+use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,13 +65,21 @@ const INTERRUPTED: u8 = 130;
 /// The scenario has mistakes, something is missing on this machine, a topology does not start.
 pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
     let file = place::scenario(&request.scenario)?;
-    let (scenario, text) = read(&file, request)?;
-    let choices = choices(request, &scenario)?;
+    let base = file.parent().unwrap_or(Path::new("."));
+    let (scenario, text) = read(&file, base, request)?;
+    let (choices, lacking) = choices(request, &scenario, base)?;
     let plan = plan::expand(&scenario, choices.len());
+    let impossible = fit::impossible(&scenario, &choices);
+    let impossible = lines(&scenario::placed(&file, &text, impossible));
     if request.dry_run {
         print!("{}", say::plan(&scenario, &choices, &plan));
+        for why in lacking.iter().chain(&impossible) {
+            println!("cannot be done on this machine: {why}");
+        }
         return Ok(ExitCode::SUCCESS);
     }
+    anyhow::ensure!(Uid::effective().is_root(), "`leno bench run` needs root, as `leno up` does");
+    anyhow::ensure!(impossible.is_empty(), "{}", impossible.join("\n"));
     let interrupt = Interrupt::watch()?;
     let sha256 = digest::digest(&digest::SHA256, text.as_bytes());
     let sha256 = sha256.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -90,7 +101,7 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
     );
     let mut going = campaign::Going {
         scenario: &scenario,
-        base: file.parent().unwrap_or(Path::new(".")),
+        base,
         choices: &choices,
         plan: &plan,
         out: &out,
@@ -106,12 +117,11 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
 }
 
 /// The scenario as it will be run, and its text.
-fn read(file: &Path, request: &Request) -> anyhow::Result<(Scenario, String)> {
+fn read(file: &Path, base: &Path, request: &Request) -> anyhow::Result<(Scenario, String)> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let mut scenario = scenario::parse(file, &text).map_err(|mistakes| {
-        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", lines.join("\n"))
-    })?;
+    let look = |topology: &Topology| manifests::known(base, topology);
+    let mut scenario = scenario::parse_with(file, &text, Some(&look))
+        .map_err(|mistakes| anyhow::anyhow!("{}", lines(&mistakes).join("\n")))?;
     if let Some(blocks) = request.blocks {
         scenario.repeat.blocks = blocks.max(1);
     }
@@ -124,30 +134,43 @@ fn read(file: &Path, request: &Request) -> anyhow::Result<(Scenario, String)> {
     Ok((scenario, text))
 }
 
-/// The meshes of the command line, which must be there; or those of the file that this machine has.
-fn choices(request: &Request, scenario: &Scenario) -> anyhow::Result<Vec<Choice>> {
+fn lines(mistakes: &[Mistake]) -> Vec<String> {
+    mistakes.iter().map(ToString::to_string).collect()
+}
+
+/// The meshes of the command line, which must be there; or those of the file that this machine has. And what it lacks.
+fn choices(
+    request: &Request,
+    scenario: &Scenario,
+    base: &Path,
+) -> anyhow::Result<(Vec<Choice>, Vec<String>)> {
+    let (objects, _) = manifests::objects(base, &scenario.topology);
+    let lacks =
+        |choice: &Choice| mesh::missing(choice).or_else(|| fit::unfit(scenario, &objects, choice));
     if !request.meshes.is_empty() {
-        let lacking: Vec<String> = request.meshes.iter().filter_map(mesh::missing).collect();
+        let lacking: Vec<String> = request.meshes.iter().filter_map(lacks).collect();
         if !lacking.is_empty() && !request.dry_run {
             bail!("{}", lacking.join("\n"));
         }
-        return Ok(request.meshes.clone());
+        return Ok((request.meshes.clone(), lacking));
     }
     let named = scenario.meshes.iter().map(|name| name.parse::<Choice>());
     let mut choices: Vec<Choice> = named.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
+    let mut lacking = Vec::new();
+    choices.retain(|choice| match lacks(choice) {
+        Some(why) => {
+            lacking.push(why);
+            request.dry_run
+        }
+        None => true,
+    });
     if !request.dry_run {
-        choices.retain(|choice| match mesh::missing(choice) {
-            Some(lacking) => {
-                eprintln!("left out: {lacking}");
-                false
-            }
-            None => true,
-        });
+        lacking.iter().for_each(|why| eprintln!("left out: {why}"));
     }
     if choices.is_empty() {
         bail!("none of the scenario's meshes can be run on this machine");
     }
-    Ok(choices)
+    Ok((choices, lacking))
 }
 
 fn conclude(request: &Request, campaign: &Campaign, out: &Path) -> anyhow::Result<()> {

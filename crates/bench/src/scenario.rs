@@ -109,32 +109,34 @@ pub fn parse_with(
     text: &str,
     look: Option<Look<'_>>,
 ) -> Result<Scenario, Vec<Mistake>> {
-    let mistake = |line, field: &str, message: String| Mistake {
-        file: file.to_owned(),
-        line,
-        column: None,
-        field: field.to_owned(),
-        message,
-    };
     let value: Value = serde_saphyr::from_str(text).map_err(|error| {
         let (line, column, message) = yaml::said(&error);
-        vec![Mistake { column: Some(column), ..mistake(line, "", message) }]
+        let field = String::new();
+        vec![Mistake { file: file.to_owned(), line, column: Some(column), field, message }]
     })?;
     let wrong = Mistakes::default();
     let scenario = read(&Node::root(&value, &wrong), file, look);
-    let document = Document { text, first_line: 1 };
     let found = wrong.all();
     match scenario {
         Some(scenario) if found.is_empty() => Ok(scenario),
-        _ => {
-            let mut mistakes: Vec<Mistake> = found
-                .into_iter()
-                .map(|(field, message)| mistake(document.line_of(&field), &field, message))
-                .collect();
-            mistakes.sort_by_key(|mistake| mistake.line);
-            Err(mistakes)
-        }
+        _ => Err(placed(file, text, found)),
     }
+}
+
+/// Fields of a file and what is wrong with them, as mistakes in the order of lines.
+#[must_use]
+pub fn placed(file: &Path, text: &str, found: Vec<(String, String)>) -> Vec<Mistake> {
+    let document = Document { text, first_line: 1 };
+    let place = |(field, message): (String, String)| Mistake {
+        file: file.to_owned(),
+        line: document.line_of(&field),
+        column: None,
+        field,
+        message,
+    };
+    let mut mistakes: Vec<Mistake> = found.into_iter().map(place).collect();
+    mistakes.sort_by_key(|mistake| mistake.line);
+    mistakes
 }
 
 fn read(root: &Node<'_>, file: &Path, look: Option<Look<'_>>) -> Option<Scenario> {

@@ -141,7 +141,10 @@ impl Bed {
             match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) if line.starts_with("leno: ready: ") => break,
                 Ok(line) if line.starts_with("leno: error") || line.starts_with("leno:     ") => {
-                    wrong.push(line);
+                    // What starts again and again says the same again and again.
+                    if !wrong.contains(&line) {
+                        wrong.push(line);
+                    }
                 }
                 Ok(line) => drop(line),
                 Err(RecvTimeoutError::Timeout) => {
@@ -433,7 +436,9 @@ impl Bed {
         if answer.starts_with("HTTP/1.1 200") {
             return Ok(());
         }
-        bail!("the worker of {} answers {}", pod.name, answer.replace("\r\n", " "))
+        let (head, said) = answer.split_once("\r\n\r\n").unwrap_or((answer.as_str(), ""));
+        let status = head.lines().next().unwrap_or_default();
+        bail!("the worker of {} answers {status}: {}", pod.name, said.trim())
     }
 
     /// Keeps the logs of `leno up`, of pods and proxies, beside what the caller writes.

@@ -1,5 +1,5 @@
 //! Envoy as a transparent sidecar, as Istio runs it: filter chains by original destination, mTLS by endpoint, least-request balancing,
-//! statistics on, access log and tracing off, the peer's certificate passed on in a header.
+//! retries by Istio's default, statistics on, access log and tracing off, the peer's certificate passed on in a header.
 //!
 //! Configuration comes from files that Envoy watches (listeners, clusters, and endpoints of each cluster), so a change of endpoints
 //! costs what it costs with a control plane: no connection is cut. It tells TLS and HTTP versions apart itself and needs no rules.
@@ -9,6 +9,7 @@ use super::neighbours::{Destination, Endpoint, Local, Neighbours, Protocol};
 use super::place::{Configuration, KEY, LEAF, Place};
 use super::redirect::{INBOUND_PORT, OUTBOUND_PORT};
 use super::{Choice, lacking, program};
+use nix::unistd::User;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,10 +22,10 @@ pub const ADMIN_PORT: u16 = 15000;
 /// Plain TCP to the connection's own destination.
 const PASSED: &str = "passed";
 
-/// The program: what was said, `envoy` in `PATH`, or where the line of [`missing`] installs it.
+/// The program: what was said, `envoy` in `PATH`, where the line of [`missing`] installs it, or where `pip install --user` does.
 #[must_use]
 pub fn find(choice: &Choice) -> Option<PathBuf> {
-    let usual = || Some(PathBuf::from(INSTALLED)).filter(|path| path.is_file());
+    let usual = || usual_places().into_iter().find(|path| path.is_file());
     let found = program(choice, &["envoy"]);
     let found = if choice.program.is_some() { found } else { found.or_else(usual) };
     Some(without_wrapper(&found?))
@@ -32,6 +33,16 @@ pub fn find(choice: &Choice) -> Option<PathBuf> {
 
 /// Where the line of [`missing`] installs it.
 const INSTALLED: &str = "/opt/envoy/bin/envoy";
+
+/// Beside the former, homes: of this user, and of the one who called `sudo`.
+fn usual_places() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let user = std::env::var_os("SUDO_USER");
+    let user = user.and_then(|name| User::from_name(name.to_str()?).ok()?);
+    let homes = home.into_iter().chain(user.map(|user| user.dir));
+    let below = homes.map(|home| home.join(".local/bin/envoy"));
+    std::iter::once(PathBuf::from(INSTALLED)).chain(below).collect()
+}
 
 /// The package's `bin/envoy` is a script that becomes the program beside the package's files; the proxy's user may not be
 /// able to run Python, so the program itself is run.
@@ -42,11 +53,11 @@ fn without_wrapper(found: &Path) -> PathBuf {
         .is_ok_and(|()| &beginning == b"#!");
     let library = found.parent().and_then(Path::parent).map(|prefix| prefix.join("lib"));
     let pythons = library.filter(|_| is_script).and_then(|library| std::fs::read_dir(library).ok());
-    let mut programs = pythons
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|python| python.path().join("site-packages/envoy/_bin/envoy"));
+    // Debian's own Python has a name of its own for what pip installs outside of an environment.
+    let mut programs = pythons.into_iter().flatten().flatten().flat_map(|python| {
+        ["site-packages", "dist-packages"]
+            .map(|packages| python.path().join(packages).join("envoy/_bin/envoy"))
+    });
     programs.find(|program| program.is_file()).unwrap_or_else(|| found.to_owned())
 }
 
@@ -73,8 +84,12 @@ pub fn configuration(place: &Place, neighbours: &Neighbours) -> Configuration {
     )];
     let mut files: Vec<(String, Value)> = Vec::new();
     for destination in &neighbours.destinations {
+        if destination.is_pod() {
+            clusters.push(cluster(place, destination, None));
+            continue;
+        }
         let file = format!("endpoints-{}.json", destination.name);
-        clusters.push(cluster(place, destination, watched(&file)));
+        clusters.push(cluster(place, destination, Some(watched(&file))));
         files.push((file, discovered(&[assignment(&destination.name, &destination.endpoints)])));
     }
     clusters.extend(neighbours.locals.iter().map(|local| local_cluster(place, *local)));
@@ -129,14 +144,29 @@ fn same_protocol() -> Value {
     )})
 }
 
-fn cluster(place: &Place, destination: &Destination, endpoints: Value) -> Value {
+/// What a proxy asks the kernel to watch: listeners, clusters, and the endpoints of each Service's port.
+#[must_use]
+pub fn watches(service_ports: usize) -> usize {
+    2 + service_ports
+}
+
+/// Endpoints of a Service come from a file; of a pod there is one, which stays (a watch of the kernel for each pod in each
+/// pod would be more than a machine has).
+fn cluster(place: &Place, destination: &Destination, endpoints: Option<Value>) -> Value {
     let identities = destination.endpoints.iter().filter_map(|one| one.identity.as_ref());
     let expected: BTreeSet<String> = identities.map(super::authority::Identity::spiffe).collect();
     let mut cluster = json!({
-        "name": destination.name, "type": "EDS", "lb_policy": "LEAST_REQUEST", "connect_timeout": "5s",
+        "name": destination.name, "lb_policy": "LEAST_REQUEST", "connect_timeout": "5s",
         "circuit_breakers": unlimited(),
-        "eds_cluster_config": {"service_name": destination.name, "eds_config": endpoints},
     });
+    if let Some(endpoints) = endpoints {
+        cluster["type"] = "EDS".into();
+        cluster["eds_cluster_config"] =
+            json!({"service_name": destination.name, "eds_config": endpoints});
+    } else {
+        cluster["type"] = "STATIC".into();
+        cluster["load_assignment"] = assignment(&destination.name, &destination.endpoints);
+    }
     if destination.protocol != Protocol::Tcp {
         cluster["typed_extension_protocol_options"] = same_protocol();
     }
@@ -183,6 +213,18 @@ fn local_cluster(place: &Place, local: Local) -> Value {
     typed("envoy.config.cluster.v3.Cluster", cluster)
 }
 
+/// Istio's own policy where nobody has said another: what cannot have reached an application is tried elsewhere.
+fn retries() -> Value {
+    let others = "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate";
+    json!({
+        "retry_on": "connect-failure,refused-stream,unavailable,cancelled,reset-before-request",
+        "num_retries": 2,
+        "retry_host_predicate": [{"name": "envoy.retry_host_predicates.previous_hosts",
+            "typed_config": typed(others, json!({}))}],
+        "host_selection_retry_max_attempts": "5",
+    })
+}
+
 fn http(direction: &str, cluster: &str) -> Value {
     let mut config = json!({
         "stat_prefix": direction,
@@ -194,7 +236,10 @@ fn http(direction: &str, cluster: &str) -> Value {
         "stream_idle_timeout": "0s",
         "normalize_path": true,
     });
-    if direction == "inbound" {
+    if direction == "outbound" {
+        config["route_config"]["virtual_hosts"][0]["routes"][0]["route"]["retry_policy"] =
+            retries();
+    } else {
         config["forward_client_cert_details"] = "APPEND_FORWARD".into();
         config["set_current_client_cert_details"] =
             json!({"subject": true, "dns": true, "uri": true});
@@ -318,6 +363,11 @@ mod tests {
             context["validation_context"]["match_typed_subject_alt_names"],
             json!([{"san_type": "URI", "matcher": {"exact": "spiffe://cluster.local/ns/default/sa/web"}}])
         );
+        let pod = named(&clusters["resources"], "pod-10-244-0-3-8080");
+        assert_eq!(pod["type"], "STATIC", "no file to watch for each pod");
+        let filter = &named(&outbound["filter_chains"], "default-web-80")["filters"][0];
+        let route = &filter["typed_config"]["route_config"]["virtual_hosts"][0]["routes"][0];
+        assert_eq!(route["route"]["retry_policy"]["num_retries"], 2);
         let endpoints = of("10.244.0.2", "endpoints-default-rpc-8081.json");
         let endpoints = &endpoints["resources"][0]["endpoints"][0]["lb_endpoints"];
         assert!(endpoints[0]["metadata"].is_object() && endpoints[1]["metadata"].is_null());
@@ -325,11 +375,14 @@ mod tests {
 
     #[test]
     fn the_program_behind_the_packages_script() {
+        program_behind("lib/python3.11/site-packages/envoy/_bin/envoy");
+        program_behind("lib/python3.11/dist-packages/envoy/_bin/envoy");
+    }
+
+    #[track_caller]
+    fn program_behind(program: &str) {
         let place = tempfile::tempdir().unwrap();
-        let (script, program) = (
-            place.path().join("bin/envoy"),
-            place.path().join("lib/python3.11/site-packages/envoy/_bin/envoy"),
-        );
+        let (script, program) = (place.path().join("bin/envoy"), place.path().join(program));
         for (file, text) in [(&script, "#!/usr/bin/python3\n"), (&program, "\x7fELF")] {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();

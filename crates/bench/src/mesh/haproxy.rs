@@ -96,11 +96,11 @@ fn text(place: &Place, neighbours: &Neighbours) -> String {
 
 defaults
     no log
-    timeout connect 5s
+    timeout connect 1s
     timeout client 1h
     timeout server 1h
     retries 3
-    option redispatch
+    option redispatch 1
 
 ",
         place.workers,

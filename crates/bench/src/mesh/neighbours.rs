@@ -37,6 +37,15 @@ pub struct Destination {
     pub endpoints: Vec<Endpoint>,
 }
 
+impl Destination {
+    /// Whether it is a pod by its own address, not a Service.
+    #[must_use]
+    pub fn is_pod(&self) -> bool {
+        let [endpoint] = self.endpoints.as_slice() else { return false };
+        self.addresses.contains(&IpAddr::V4(endpoint.address))
+    }
+}
+
 /// One endpoint of a destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {

@@ -3,8 +3,8 @@
 //!
 //! Upstream connections are kept (`keepalive`), TLS 1.3 with both certificates between pods, the server's checked by name. What a
 //! Service calls gRPC or h2c goes through `grpc_pass`, which is nginx' only HTTP/2 upstream; other protocols through the stream module,
-//! where it is installed (`libnginx-mod-stream`). Limits of nginx that no configuration takes away: a destination that no
-//! Service names is answered 502; of a Service whose endpoints are partly without sidecar only those with one are used; endpoints of one
+//! where it is installed (`libnginx-mod-stream`). Limits of nginx that no configuration takes away: what goes to a destination that no
+//! Service names is answered 502, what arrives at such a port passes it by; of a Service whose endpoints are partly without sidecar only those with one are used; endpoints of one
 //! Service with different identities are checked by the name that all certificates of the bed share.
 
 use super::authority::ANYBODY;
@@ -56,6 +56,8 @@ pub fn configuration(
     stream: bool,
 ) -> Configuration {
     let mut redirects = place.redirects(neighbours);
+    // It could not say where that was going; what is asked for there are probes.
+    redirects.rest_passes = true;
     let (mut http, mut other) = (String::new(), String::new());
     for destination in &neighbours.destinations {
         let listener = OUTBOUND_FIRST + numbers.of(&destination.name);

@@ -45,6 +45,8 @@ pub struct Leaving {
 pub struct Redirects {
     /// What arrives.
     pub arriving: Vec<Arriving>,
+    /// What arrives at any other port reaches the application untouched.
+    pub rest_passes: bool,
     /// What leaves.
     pub leaving: Vec<Leaving>,
     /// Addresses of pods with a sidecar.
@@ -88,6 +90,10 @@ impl Redirects {
             }
             let plain = arriving.plain;
             let _ = writeln!(text, "\t\tmeta nfproto ipv4 {port} redirect to :{plain}");
+        }
+        if self.rest_passes {
+            // To the port that it was going to: a redirection all the same, so that the capture rules make no other.
+            text.push_str("\t\tmeta l4proto tcp redirect\n");
         }
         text.push_str(
             "\t}\n\tchain outbound {\n\t\ttype nat hook output priority -101; policy accept;\n",
@@ -147,6 +153,7 @@ mod tests {
                 Leaving { to: Some(("fd00:10:96::b".parse().unwrap(), 80)), listener: 24001 },
                 Leaving { to: None, listener: 4138 },
             ],
+            rest_passes: false,
             meshed: vec!["10.244.0.2".parse().unwrap(), "fd00:10:244::2".parse().unwrap()],
             skip_arriving: "22, 100-200".to_owned(),
             skip_leaving: String::new(),
@@ -180,5 +187,8 @@ table inet leno_bench {
 }
 "#;
         assert_eq!(redirects.text(), expected);
+        let passes = Redirects { rest_passes: true, ..redirects }.text();
+        let rule = "redirect to :4144\n\t\tmeta l4proto tcp redirect\n\t}\n";
+        assert!(passes.contains(rule), "{passes}");
     }
 }

@@ -73,7 +73,12 @@ impl Going<'_> {
         let planned = &self.plan.cells[step.cell];
         let rate = self.rate(planned)?;
         if let Some(rate) = rate {
-            self.campaign.cells[step.cell].params = planned.params(self.scenario, Some(rate));
+            // Cells of the same load have the same rate, whether their turn has come or not.
+            for (cell, other) in self.campaign.cells.iter_mut().zip(&self.plan.cells) {
+                if (other.load, &other.rate) == (planned.load, &planned.rate) {
+                    cell.params = other.params(self.scenario, Some(rate));
+                }
+            }
         }
         say::begin(number, self.plan.steps.len(), step, &self.campaign.cells);
         self.prepare(planned, step)?;

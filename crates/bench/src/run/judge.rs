@@ -19,11 +19,14 @@ pub(crate) fn judge(campaign: &mut Campaign, scenario: &Scenario) {
 
 /// One assertion in every cell that it is about.
 fn assert(assertion: &rules::Assertion, cells: &[Cell]) -> Vec<Assertion> {
-    let named = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+    let any = |names: &[String], is: &dyn Fn(&str) -> bool| {
+        names.is_empty() || names.iter().any(|name| is(name))
+    };
+    let versus = assertion.versus.as_deref().map(|name| mesh_named(name, cells));
     let meant = cells.iter().filter(|cell| {
-        let is_reference = assertion.versus.as_deref() == Some(cell.mesh.as_str());
-        named(&assertion.meshes, &cell.mesh)
-            && named(&assertion.loads, &cell.load)
+        let is_reference = versus == Some(cell.mesh.as_str());
+        any(&assertion.meshes, &|name| name == cell.mesh || name == kind_of(&cell.mesh))
+            && any(&assertion.loads, &|name| name == cell.load)
             && !is_reference
             && !is_aa(cell)
             // What no repetition stands behind is invalid, not failed.
@@ -31,9 +34,9 @@ fn assert(assertion: &rules::Assertion, cells: &[Cell]) -> Vec<Assertion> {
     });
     let mut found = Vec::new();
     for cell in meant {
-        let reference = assertion.versus.as_ref().map(|mesh| {
+        let reference = versus.map(|mesh| {
             let words = statistics::cell_words(cell);
-            cells.iter().find(|other| other.mesh == *mesh && statistics::cell_words(other) == words)
+            cells.iter().find(|other| other.mesh == mesh && statistics::cell_words(other) == words)
         });
         // A mesh that was not run, or of which nothing may be quoted, cannot be compared with.
         let nothing = |cell: &Cell| !cell.runs.iter().any(|run| run.valid);
@@ -55,6 +58,18 @@ fn assert(assertion: &rules::Assertion, cells: &[Cell]) -> Vec<Assertion> {
         });
     }
     found
+}
+
+/// `linkerd` of `linkerd=/opt/linkerd2-proxy+workers=2`: files name meshes, command lines say which program, too.
+fn kind_of(mesh: &str) -> &str {
+    mesh.split(['=', '+']).next().unwrap_or(mesh)
+}
+
+/// The mesh that a file means: the one of exactly this name, or else the first of this kind.
+fn mesh_named<'a>(name: &'a str, cells: &'a [Cell]) -> &'a str {
+    let meshes = || cells.iter().map(|cell| cell.mesh.as_str());
+    let found = meshes().find(|mesh| *mesh == name);
+    found.or_else(|| meshes().find(|mesh| kind_of(mesh) == name)).unwrap_or(name)
 }
 
 fn is_aa(cell: &Cell) -> bool {
@@ -120,9 +135,13 @@ fn slowest_recovery(cell: &Cell) -> Option<f64> {
 fn published(scenario: &Scenario, cells: &[Cell]) -> Vec<Published> {
     let mut found = Vec::new();
     for figure in &scenario.published.figures {
+        let mesh = mesh_named(&figure.mesh, cells);
         let matching = |honest: bool| {
             cells.iter().find(|cell| {
-                (cell.mode == "honest") == honest && !is_aa(cell) && belongs(figure, cell)
+                (cell.mode == "honest") == honest
+                    && !is_aa(cell)
+                    && cell.mesh == mesh
+                    && belongs(figure, cell)
             })
         };
         let (honest, compat) = (matching(true), matching(false));
@@ -147,7 +166,7 @@ fn belongs(figure: &Figure, cell: &Cell) -> bool {
     let agrees = |(name, value): (&String, &f64)| {
         cell.params.get(name).and_then(serde_json::Value::as_f64).is_some_and(|ours| ours == *value)
     };
-    figure.mesh == cell.mesh && figure.load == cell.load && figure.params.iter().all(agrees)
+    figure.load == cell.load && figure.params.iter().all(agrees)
 }
 
 /// `invalid` where a cell has no repetition that may be quoted, `fail` where an assertion does not hold, else `pass`.
@@ -223,6 +242,7 @@ mod tests {
         let text = format!(
             "apiVersion: leno-bench/v1\nkind: Scenario\nmetadata: {{id: a, title: A}}\ntopology: {{manifests: [a]}}\n\
              meshes: [none]\nphases: {{measure: 9s}}\nloads: [{{name: main, target: http://x/, rate: 20}}]\n\
+             timeline: [{{at: 1s, do: {{kill: {{workload: x}}}}}}]\n\
              assert: [{assertion}]\n\
              published: {{source: s, figures: [{{mesh: leno, load: main, rate: 20, metrics: {{p99: 7}}}}]}}\n"
         );
@@ -271,6 +291,36 @@ mod tests {
         assert_eq!(seen.join(" "), expected, "{assertion}");
         let published = &campaign.published_check[0];
         assert_eq!((published.published, published.observed), (7.0, Some(4.0)));
+    }
+
+    #[test]
+    fn a_mesh_with_a_program_is_still_that_mesh() {
+        let mut campaign = Campaign {
+            state: "finished".into(),
+            cells: vec![
+                cell("none", 2.0, true),
+                cell("leno=/old", 8.0, true),
+                cell("leno", 4.0, true),
+                cell("envoy=/e+workers=2", 5.0, true),
+            ],
+            ..Campaign::default()
+        };
+        let seen = |campaign: &Campaign| -> Vec<String> {
+            let mesh = |cell: &str| cell.split(' ').next().unwrap_or_default().to_owned();
+            campaign
+                .assertions
+                .iter()
+                .map(|one| format!("{} {}", mesh(&one.cell), one.pass))
+                .collect()
+        };
+        judge(&mut campaign, &scenario("{metric: p99, max: 6, mesh: [leno, envoy]}"));
+        assert_eq!(seen(&campaign), ["leno=/old false", "leno true", "envoy=/e+workers=2 true"]);
+        // The published figure stands beside the mesh of exactly that name.
+        assert_eq!(campaign.published_check[0].observed, Some(4.0));
+        judge(&mut campaign, &scenario("{metric: p99, versus: envoy, ratio_max: 1, mesh: leno}"));
+        assert_eq!(seen(&campaign), ["leno=/old false", "leno true"]);
+        judge(&mut campaign, &scenario("{metric: p99, versus: leno, ratio_max: 1.5, mesh: leno}"));
+        assert_eq!(seen(&campaign), ["leno=/old false"]);
     }
 
     #[test]

@@ -53,6 +53,15 @@ pub fn prepare(
 /// What a scenario may name of its topology, and what is wrong with the manifests.
 #[must_use]
 pub fn known(base: &Path, topology: &Topology) -> Known {
+    let (objects, mistakes) = objects(base, topology);
+    let mut known = Known::of(&objects);
+    known.mistakes = mistakes;
+    known
+}
+
+/// Every object that runs, with as many replicas as its manifest says; and fields of the topology with what is wrong.
+#[must_use]
+pub fn objects(base: &Path, topology: &Topology) -> (Vec<Value>, Vec<(String, String)>) {
     let (mut objects, mut mistakes) = (Vec::new(), Vec::new());
     let mut each = |field: &str, paths: &[PathBuf], take: &mut dyn FnMut(Vec<Value>)| {
         for (at, path) in paths.iter().enumerate() {
@@ -75,9 +84,7 @@ pub fn known(base: &Path, topology: &Topology) -> Known {
             objects.extend(once.iter().filter_map(|object| instance(object, instances, number)));
         }
     }
-    let mut known = Known::of(&objects);
-    known.mistakes = mistakes;
-    known
+    (objects, mistakes)
 }
 
 /// The objects of a file or directory, or all that `leno up` would refuse.

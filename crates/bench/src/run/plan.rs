@@ -161,7 +161,7 @@ fn cells(scenario: &Scenario, meshes: usize) -> Vec<Planned> {
 }
 
 /// Sides with proxies and numbers of replicas: every combination.
-fn variants(scenario: &Scenario) -> Vec<(Sidecars, BTreeMap<String, u32>)> {
+pub(crate) fn variants(scenario: &Scenario) -> Vec<(Sidecars, BTreeMap<String, u32>)> {
     let mut all: Vec<(Sidecars, BTreeMap<String, u32>)> =
         scenario.topology.sidecars.iter().map(|sidecars| (*sidecars, BTreeMap::new())).collect();
     for (workload, counts) in &scenario.topology.replicas {

@@ -44,8 +44,11 @@ pub(crate) fn done(run: &Run) {
         eprintln!("          not quoted: {reason}");
     }
     for event in &run.events {
-        let recovery = event.recovery_s.map(|s| format!(", well again after {s:.1} s"));
-        let recovery = recovery.unwrap_or_default();
+        let recovery = match event.recovery_s {
+            Some(seconds) => format!(", well again after {seconds:.1} s"),
+            None if event.failed > 0 => ", not well again by the end".to_owned(),
+            None => String::new(),
+        };
         eprintln!(
             "          {:>6.1} s {} {}: {} failed{recovery}",
             event.t, event.kind, event.target, event.failed
@@ -140,7 +143,11 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
         ]);
         last = words;
     }
+    let is_marked = rows.iter().any(|row| row.iter().any(|figure| figure.ends_with('?')));
     let mut text = table(&rows);
+    if is_marked {
+        text.push_str("? fewer than ten requests lie beyond it: not to be quoted\n");
+    }
     let holding = campaign.assertions.iter().filter(|assertion| assertion.pass).count();
     if !campaign.assertions.is_empty() {
         let _ = writeln!(text, "{holding} of {} assertions hold", campaign.assertions.len());

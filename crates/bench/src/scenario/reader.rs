@@ -56,6 +56,11 @@ impl<'a> Node<'a> {
         self.wrong.note(&dotted(&self.field, name), message);
     }
 
+    /// Whether anything at or below this field of the file was wrong.
+    pub(crate) fn is_wrong_below(&self, field: &str) -> bool {
+        self.wrong.is_below(field)
+    }
+
     /// The value as it stands.
     pub(crate) fn value(&self) -> &'a Value {
         self.value

@@ -68,16 +68,15 @@ fn reach(node: &Node<'_>, load: &Load, topology: &Topology, known: Option<&Known
             node.wrong_in("target", "{i} is the number of an instance, and there are no instances");
             continue;
         }
-        // Another scheme has been said already.
-        match target.url.replace("{i}", "0").parse::<Url>() {
-            Err(message) if target.url.contains("://") => node.wrong_in("target", message),
-            Err(_) => {}
-            Ok(url) => {
-                if let Some(wrong) = known.and_then(|known| known.wrong_target(&load.client, &url))
-                {
-                    node.wrong_in("target", wrong);
-                }
-            }
+        // That there is no scheme has been said already.
+        let url = target.url.contains("://").then(|| target.url.replace("{i}", "0"));
+        let wrong = match url.map(|url| url.parse::<Url>()) {
+            None => None,
+            Some(Err(message)) => Some(message),
+            Some(Ok(url)) => known.and_then(|known| known.wrong_target(&load.client, &url)),
+        };
+        if let Some(message) = wrong {
+            node.wrong_in("target", message);
         }
     }
 }
@@ -144,6 +143,10 @@ pub(super) fn assertions(nodes: &[Node<'_>], loads: &[Load], timeline: &[Entry])
 /// A published figure: there must be cells of ours that it can stand beside. Meshes of studies need not be ours.
 pub(super) fn figure(node: &Node<'_>, figure: &Figure, loads: &[Load]) {
     let Some(load) = named(node, &figure.load, loads) else { return };
+    // What could not be read there is what is to be mended.
+    if node.is_wrong_below("loads") {
+        return;
+    }
     for (name, value) in &figure.params {
         let ours: Vec<f64> = match name.as_str() {
             "rate" => load.rates.iter().filter_map(Rate::fixed).collect(),
