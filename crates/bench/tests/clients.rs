@@ -14,6 +14,7 @@ use leno_bench::load::client::target::Target;
 use leno_bench::load::client::{Exchange, Failure, Lane, grpc, open};
 use leno_bench::load::outcome::Counts;
 use leno_bench::load::plan::{Plan, Protocol};
+use leno_bench::load::url::Url;
 use servers::{Seen, Speaks, start};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -292,6 +293,56 @@ fn tls_believes_whom_it_is_told_to() {
         };
         assert_eq!(over_tls(h2, server(), grpc).await.0, "200 0");
     });
+}
+
+#[test]
+fn certificates_that_are_over_or_vouch_for_themselves() {
+    let ours = Authority::new();
+    let h2 = Speaks::Http2(100);
+    for server in [ours.expired(&["h2"]), ours.self_signed(&["h2"])] {
+        let trust = |plan: &mut Plan| plan.tls.ca = Some(ours.root());
+        let seen = counts(h2, Some(Arc::clone(&server)), trust);
+        assert_eq!((seen.errors, seen.connections), (by_name(&[("tls", 12)]), 0));
+        let insecure = |plan: &mut Plan| plan.tls.insecure = true;
+        let seen = counts(h2, Some(Arc::clone(&server)), insecure);
+        assert_eq!(seen.status, by_name(&[("200", 12)]));
+        // What a server without TLS says is no handshake.
+        let https = |plan: &mut Plan| {
+            plan.tls.insecure = true;
+            plan.url.scheme = "https://a/".parse::<Url>().unwrap().scheme;
+        };
+        let seen = counts(Speaks::Garble, None, https);
+        assert_eq!(seen.errors, by_name(&[("tls", 12)]));
+    }
+}
+
+#[test]
+fn streams_that_stall_and_connections_that_say_goodbye() {
+    let h2 = Speaks::Http2(100);
+    let stalled = |protocol: Protocol| {
+        move |plan: &mut Plan| {
+            (plan.url.path, plan.protocol) = ("/hang".into(), protocol);
+            plan.timeout = std::time::Duration::from_millis(200);
+        }
+    };
+    for protocol in [Protocol::Http2, Protocol::GrpcUnary, Protocol::GrpcStream] {
+        let seen = counts(h2, None, stalled(protocol));
+        assert_eq!(seen.errors, by_name(&[("timeout", 12)]), "{protocol:?}");
+    }
+    // Two lanes of a connection: what was under way when the server said goodbye is answered, or refused whole.
+    let seen = counts(h2, None, |plan| plan.url.path = "/goaway".into());
+    assert!(seen.completed >= 6 && seen.reconnects >= 1, "{seen:?}");
+    let known = |kind: &String| ["closed", "reset", "protocol"].contains(&kind.as_str());
+    assert!(seen.errors.keys().all(known), "{seen:?}");
+    // A gRPC status is an answer, and counted by its number.
+    for (path, status) in
+        [("/grpc/head-only", "grpc-8"), ("/grpc/late", "grpc-14"), ("/nowhere", "grpc-12")]
+    {
+        let seen = counts(h2, None, |plan| {
+            (plan.url.path, plan.protocol) = (path.into(), Protocol::GrpcUnary);
+        });
+        assert_eq!(seen.status.get(status), Some(&12), "{path}: {seen:?}");
+    }
 }
 
 #[test]

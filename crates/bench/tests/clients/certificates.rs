@@ -1,8 +1,8 @@
 //! An authority of the test's own, with what servers and clients need of it.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -51,6 +51,33 @@ impl Authority {
         let key = key();
         let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth);
         let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
+        self.serve(&leaf, &key, demands, alpn)
+    }
+
+    /// A server whose certificate was good until some years ago.
+    pub(crate) fn expired(&self, alpn: &[&str]) -> Arc<ServerConfig> {
+        let key = key();
+        let mut leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth);
+        leaf.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        leaf.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
+        self.serve(&leaf, &key, false, alpn)
+    }
+
+    /// A server that vouches for itself.
+    pub(crate) fn self_signed(&self, alpn: &[&str]) -> Arc<ServerConfig> {
+        let key = key();
+        let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth).self_signed(&key).expect("leaf");
+        self.serve(&leaf, &key, false, alpn)
+    }
+
+    fn serve(
+        &self,
+        leaf: &Certificate,
+        key: &KeyPair,
+        demands: bool,
+        alpn: &[&str],
+    ) -> Arc<ServerConfig> {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

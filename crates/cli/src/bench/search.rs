@@ -121,7 +121,7 @@ fn search(
 ) -> anyhow::Result<Option<Found>> {
     let mut steps = Steps::new(bounds);
     let mut trials: Vec<Trial> = Vec::new();
-    let least = arguments.slo.iter().map(Goal::requests_min).fold(0.0, f64::max);
+    let least = requests_min(&arguments.slo);
     let wanted = plan.duration.unwrap_or(TRIAL);
     loop {
         let (passed, failed) = match steps.step() {
@@ -144,9 +144,14 @@ fn search(
             Step::Found { passed, failed } => (Some(passed), failed),
             Step::Nothing => (None, Some(bounds.first)),
         };
-        let reasons = reasons(&trials, passed, failed, least);
+        let reasons = reasons(&arguments.slo, &trials, passed, failed);
         return Ok(Some(Found { trials, passed, reasons }));
     }
+}
+
+/// Requests without which one of the goals means nothing.
+fn requests_min(goals: &[Goal]) -> f64 {
+    goals.iter().map(Goal::requests_min).fold(0.0, f64::max)
 }
 
 fn at(plan: &mut Plan, rate: f64) {
@@ -156,18 +161,23 @@ fn at(plan: &mut Plan, rate: f64) {
 }
 
 /// Why what was found may not be quoted as the server's limit.
-fn reasons(trials: &[Trial], passed: Option<f64>, failed: Option<f64>, least: f64) -> Vec<String> {
+fn reasons(
+    goals: &[Goal],
+    trials: &[Trial],
+    passed: Option<f64>,
+    failed: Option<f64>,
+) -> Vec<String> {
+    let least = requests_min(goals);
     let of = |rate: Option<f64>| trials.iter().rev().filter(move |trial| Some(trial.rate) == rate);
     let mut reasons = Vec::new();
     if passed.is_none() {
         reasons.push("no rate passed".to_owned());
     }
+    let fault = of(failed).find_map(|trial| goals::fault_of_generator(goals, &trial.outcome));
     if failed.is_none() {
         reasons.push("no rate failed: --max is too low to find the limit".to_owned());
-    } else if of(failed).next().is_some_and(|trial| goals::is_generator_at_its_end(&trial.outcome))
-    {
-        reasons
-            .push("the generator was saturated where it failed: the server may do more".to_owned());
+    } else if let Some(fault) = fault {
+        reasons.push(format!("{fault} where it failed: the server may do more"));
     }
     if let Some(trial) = of(passed).find(|trial| trial.broken.is_empty())
         && (trial.outcome.counts.completed as f64) < least * 0.99
@@ -297,7 +307,7 @@ mod tests {
                     )
                 })
                 .collect();
-            let seen = reasons(&trials, passed, failed, 1_000.0);
+            let seen = reasons(&[goal("p99=1ms").expect("a goal")], &trials, passed, failed);
             assert_eq!(seen.len(), expected.len(), "{seen:?}");
             for (reason, begin) in seen.iter().zip(expected) {
                 assert!(reason.starts_with(begin), "{reason}");

@@ -1,6 +1,8 @@
 //! The engine against servers of its own on this machine. What depends on time is compared with time, never with a
 //! constant that a busy machine could miss.
 
+mod hostile;
+
 use super::*;
 use crate::load::plan::Choice;
 use crate::load::schedule::{Arrival, Rate};

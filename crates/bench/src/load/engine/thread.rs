@@ -104,7 +104,12 @@ impl Prepared {
                     tasks::spawn_local("open", async move {
                         for place in places {
                             let lane = desk.lane(&place, &target).await;
+                            let failed = lane.is_err();
                             place.put_back(target.host, lane);
+                            if failed {
+                                // Nobody is there, or nobody answers: one wait for that is enough.
+                                break;
+                            }
                         }
                     })
                 })

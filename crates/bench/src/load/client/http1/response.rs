@@ -144,7 +144,11 @@ impl Response {
             let value = field.value.trim_ascii();
             if field.name.eq_ignore_ascii_case("content-length") {
                 let text = std::str::from_utf8(value).ok();
-                size = Some(text.and_then(|text| text.parse().ok()).ok_or(Failure::Protocol)?);
+                let said: u64 = text.and_then(|text| text.parse().ok()).ok_or(Failure::Protocol)?;
+                if size.is_some_and(|known| known != said) {
+                    return Err(Failure::Protocol);
+                }
+                size = Some(said);
             } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
                 chunked = ends_with(value, b"chunked");
             } else if field.name.eq_ignore_ascii_case("connection") {
@@ -157,6 +161,12 @@ impl Response {
             }
         }
         self.answer.status = status;
+        if status == 101 {
+            // Nobody asked for it: what comes now is no HTTP.
+            self.keep_alive = false;
+            self.state = State::Done;
+            return Ok(Some(length));
+        }
         self.state = match (self.bodiless || status == 204 || status == 304, chunked, size) {
             (true, ..) | (_, false, Some(0)) => State::Done,
             (_, true, _) => State::Chunked(Chunk::Size(0, false)),
