@@ -95,10 +95,7 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The shape of one header or trailer line, without its CRLF: the end of the name, and the value
 /// without the white space around it.
 pub(crate) fn field_line(line: &[u8]) -> Result<(usize, usize, usize), Malformed> {
-    let mut colon = 0;
-    while colon < line.len() && is_token_byte(line[colon]) {
-        colon += 1;
-    }
+    let colon = line.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(line.len());
     if colon == 0 || line.get(colon) != Some(&b':') {
         return Err(name_misdeed(line, colon));
     }

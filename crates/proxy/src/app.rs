@@ -9,13 +9,13 @@ use crate::discovery::{self, Discovery};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::{Recorder, Registry};
 use crate::worker::{Listeners, Worker};
-use crate::{control_channel, identity};
+use crate::{control_channel, dial, identity};
 use leno_runtime::drain::{Drain, Drained};
 use leno_runtime::log::LevelHandle;
 use leno_runtime::{signal, tasks};
 use leno_tls::Credentials;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt::Write;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::watch;
-use tokio::task::LocalSet;
 
 /// Connections that wait for us to accept them.
 const BACKLOG: i32 = 4096;
@@ -84,7 +84,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let _identity =
         tasks::spawn_owned("identity", identity::run(identity_config, publish, identity_status));
     let channel = control_channel::connect(
-        config.control_address,
+        config.control_address.clone(),
         &config.control_identity,
         credentials.clone(),
     );
@@ -146,36 +146,57 @@ struct Part {
     access_log: Option<AccessLog>,
 }
 
-/// Starts a thread with its own runtime and its own sockets on the same ports. The thread lives as long as the process.
+/// Starts a thread with its own runtime and its own sockets on the same ports, and waits until it listens. The thread
+/// lives as long as the process.
 fn start_worker(number: usize, part: Part) -> Result<(), AppError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::Start)?;
-    let listeners = {
-        let _context = runtime.enter();
-        listeners(&part.config)?
-    };
+    let (listening, told) = std::sync::mpsc::sync_channel(1);
     std::thread::Builder::new()
         .name(format!("worker-{number}"))
         .spawn(move || {
-            let recorder = Recorder::new(part.registry);
-            let worker = Worker::new(
-                part.config,
-                recorder,
-                part.handle,
-                part.credentials,
-                part.drain,
-                part.access_log,
-            );
-            LocalSet::new().block_on(&runtime, async {
-                worker.run(listeners).await;
-                // Connections end by themselves or with the process.
-                std::future::pending::<()>().await;
+            let started = local_runtime().and_then(|runtime| {
+                let _context = runtime.enter();
+                let listeners = listeners(&part.config)?;
+                Ok((runtime, listeners))
             });
+            let (runtime, listeners) = match started {
+                Ok(started) => started,
+                Err(error) => {
+                    // Whoever started us waits for it.
+                    let _heard = listening.send(Err(error));
+                    return;
+                }
+            };
+            let _heard = listening.send(Ok(()));
+            work(&runtime, part, listeners);
         })
         .map_err(AppError::Start)?;
-    Ok(())
+    let ended = |_| AppError::Start(io::Error::other("the data path's thread ended at its start"));
+    told.recv().map_err(ended)?
+}
+
+/// A runtime whose tasks never leave their thread, without the second queue that a `LocalSet` has.
+fn local_runtime() -> Result<LocalRuntime, AppError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(AppError::Start)
+}
+
+fn work(runtime: &LocalRuntime, part: Part, listeners: Listeners) {
+    let recorder = Recorder::new(part.registry);
+    let worker = Worker::new(
+        part.config,
+        recorder,
+        part.handle,
+        part.credentials,
+        part.drain,
+        part.access_log,
+    );
+    runtime.block_on(async {
+        worker.run(listeners).await;
+        // Connections end by themselves or with the process.
+        std::future::pending::<()>().await;
+    });
 }
 
 fn listeners(config: &Config) -> Result<Listeners, AppError> {
@@ -187,6 +208,7 @@ fn listeners(config: &Config) -> Result<Listeners, AppError> {
     let mut outbound = vec![listen(loopback, shared)?];
     // A machine without IPv6 has no ::1, and sends nothing there.
     outbound.extend(listen(loopback6, shared).ok());
+    outbound.iter().for_each(|listener| dial::near(&SockRef::from(listener)));
     Ok(Listeners { inbound: vec![listen(any, shared)?], outbound })
 }
 

@@ -38,7 +38,7 @@ impl Tried {
 }
 
 /// An endpoint and what `connect` made of it; endpoints that refuse are passed over, and `failed` as long as there is
-/// another.
+/// another. `begun` is now, or near enough.
 ///
 /// # Errors
 /// What the last of [`CONNECT_ATTEMPTS_MAX`] said; or a limit or want of our own, which no other endpoint could mend.
@@ -46,12 +46,14 @@ pub async fn acquire<T>(
     worker: &Worker,
     backend: &Backend,
     failed: Option<&Rc<Slot<Peer>>>,
+    begun: Instant,
     connect: impl AsyncFn(&Rc<Slot<Peer>>) -> Result<T, Refusal>,
 ) -> Result<(Rc<Slot<Peer>>, T), Refusal> {
     let mut refused: Option<(Rc<Slot<Peer>>, Refusal)> = None;
+    let mut now = begun;
     for _ in 0..CONNECT_ATTEMPTS_MAX {
         let avoid = refused.as_ref().map(|(slot, _)| slot).or(failed);
-        let Some(slot) = backend.pick(worker, avoid) else { break };
+        let Some(slot) = backend.pick(worker, now, avoid) else { break };
         let refusal = match connect(&slot).await {
             Ok(made) => return Ok((slot, made)),
             Err(refusal) => refusal,
@@ -59,7 +61,8 @@ pub async fn acquire<T>(
         if matches!(refusal.ending, Ending::PendingLimit | Ending::SocketUnavailable) {
             return Err(refusal);
         }
-        slot.refused(Instant::now(), &worker.random);
+        now = Instant::now();
+        slot.refused(now, &worker.random);
         refused = Some((slot, refusal));
         if backend.len() < 2 {
             break;

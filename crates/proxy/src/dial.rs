@@ -48,6 +48,14 @@ pub async fn connect(
     Ok(stream)
 }
 
+/// The other end is in our own pod. There is no network between, so the simplest congestion control serves: pacing and
+/// models of a path, which a machine may have for its real networks (BBR, CUBIC), only cost time for each segment. What
+/// a listener is told, its connections have.
+pub fn near(socket: &SockRef<'_>) {
+    // A kernel that does not let us choose keeps its own: slower, not wrong.
+    let _kept = socket.set_tcp_congestion(b"reno");
+}
+
 async fn tcp(worker: &Worker, address: SocketAddr) -> Result<TcpStream, Refusal> {
     let failed = |error: std::io::Error| Refusal::from(Ending::of_connect(&error));
     let connecting = tokio::time::timeout(worker.limits.connect_max, TcpStream::connect(address));
@@ -58,6 +66,9 @@ async fn tcp(worker: &Worker, address: SocketAddr) -> Result<TcpStream, Refusal>
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&keepalive).map_err(failed)?;
     socket.set_tcp_user_timeout(Some(GONE_AFTER)).map_err(failed)?;
+    if worker.is_own_address(address.ip()) || address.ip().is_loopback() {
+        near(&socket);
+    }
     Ok(stream)
 }
 

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// So long is the rest of what may be a ClientHello waited for: time for packets that are lost three times over. What begins
@@ -376,7 +376,8 @@ impl<'a> ToApplication<'a> {
     }
 
     async fn connect_bytes(&self) -> Result<Upstream, Refusal> {
-        let slot = self.application.pick(self.worker, None).ok_or(Ending::NoEndpoints)?;
+        let slot =
+            self.application.pick(self.worker, Instant::now(), None).ok_or(Ending::NoEndpoints)?;
         let direction = Direction::Inbound;
         let dialling = dial::connect(self.worker, direction, &slot.endpoint, dial::Carries::Bytes);
         let stream = Box::pin(dialling).await?;
@@ -407,7 +408,10 @@ impl Hop for ToApplication<'_> {
     }
 
     fn series(&self, _choice: &Choice, _slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
-        self.worker.inbound_series(&self.port, self.target, &self.peer)
+        let decided = self.decided.borrow();
+        let decided = decided.as_ref().expect("chosen only after the policy has decided");
+        let make = || self.worker.inbound_series(&decided.policy, self.target, &self.peer);
+        decided.series.get_or_init(make).clone()
     }
 
     async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {

@@ -124,7 +124,7 @@ async fn connect_bytes(
         Distribution::Random(weighted) => pick_weighted(weighted, worker.random.unit()),
     };
     let backend = worker.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
-    let connected = attempt::acquire(worker, &backend, None, async |slot| {
+    let connected = attempt::acquire(worker, &backend, None, Instant::now(), async |slot| {
         let _pending = backend.pending(worker)?;
         let _turn = slot.data.turn(true).await;
         let outstanding = slot.start(Instant::now());
@@ -157,7 +157,7 @@ impl Hop for ToService<'_> {
     }
 
     fn series(&self, choice: &Choice, slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
-        slot.data.series(&choice.series_key(), || {
+        slot.data.series(choice.series_key(), || {
             let ruled = choice.ruled.as_ref();
             self.worker.outbound_series(
                 &slot.endpoint,

@@ -288,13 +288,11 @@ impl Ruled {
 impl Choice {
     /// Which numbers.
     #[must_use]
-    pub fn series_key(&self) -> SeriesKey {
+    pub fn series_key(&self) -> SeriesKey<'_> {
+        let place = |ruled: &Ruled| ruled.route * 2 + usize::from(ruled.kind == Kind::Http2);
         SeriesKey {
-            policy: self.ruled.as_ref().map(|ruled| ruled.policy.clone()),
-            route: self
-                .ruled
-                .as_ref()
-                .map_or(0, |ruled| ruled.route * 2 + usize::from(ruled.kind == Kind::Http2)),
+            policy: self.ruled.as_ref().map(|ruled| &ruled.policy),
+            route: self.ruled.as_ref().map_or(0, place),
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Pooled {
     pub stream: Stream,
     /// It has served a request before, so the other side may just have closed it.
     pub reused: bool,
+    /// It was there when it was asked for: nobody has waited.
+    pub at_once: bool,
 }
 
 /// Connections to one endpoint that one thread opens at the same time. The next requests wait for one of these, or
@@ -120,7 +122,7 @@ pub struct Peer {
     idle: RefCell<Vec<(Stream, Instant)>>,
     /// The shared HTTP/2 connection.
     pub http2: crate::http2::client::Shared,
-    series: RefCell<Vec<(SeriesKey, Rc<HttpSeries>)>>,
+    series: RefCell<Vec<Numbers>>,
 }
 
 impl std::fmt::Debug for Peer {
@@ -130,18 +132,25 @@ impl std::fmt::Debug for Peer {
 }
 
 /// Which numbers: one policy's route.
-#[derive(Clone, Debug)]
-pub struct SeriesKey {
-    /// Held, so that the address stays its own.
-    pub policy: Option<Arc<OutboundPolicy>>,
+#[derive(Clone, Copy, Debug)]
+pub struct SeriesKey<'a> {
+    /// The policy.
+    pub policy: Option<&'a Arc<OutboundPolicy>>,
     /// Index of the route in it.
     pub route: usize,
 }
 
-impl PartialEq for SeriesKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.route == other.route
-            && match (&self.policy, &other.policy) {
+/// Numbers of one key. The policy is held, so that its address stays its own.
+struct Numbers {
+    policy: Option<Arc<OutboundPolicy>>,
+    route: usize,
+    series: Rc<HttpSeries>,
+}
+
+impl Numbers {
+    fn are_of(&self, key: SeriesKey<'_>) -> bool {
+        self.route == key.route
+            && match (&self.policy, key.policy) {
                 (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
                 (None, None) => true,
                 _ => false,
@@ -195,7 +204,7 @@ impl Peer {
     pub fn put(&self, stream: Stream, worker: &Worker) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < worker.limits.pool_idle_max {
-            idle.push((stream, Instant::now()));
+            idle.push((stream, worker.swept_at()));
         }
         drop(idle);
         self.dials.either.wake();
@@ -211,17 +220,22 @@ impl Peer {
     }
 
     /// The numbers for this key, made once.
-    pub fn series(&self, key: &SeriesKey, make: impl FnOnce() -> Rc<HttpSeries>) -> Rc<HttpSeries> {
-        let mut series = self.series.borrow_mut();
-        if let Some((_, found)) = series.iter().find(|(known, _)| known == key) {
-            return found.clone();
+    pub fn series(
+        &self,
+        key: SeriesKey<'_>,
+        make: impl FnOnce() -> Rc<HttpSeries>,
+    ) -> Rc<HttpSeries> {
+        let mut kept = self.series.borrow_mut();
+        if let Some(numbers) = kept.iter().find(|numbers| numbers.are_of(key)) {
+            return numbers.series.clone();
         }
-        if series.len() >= SERIES_KEPT_MAX {
-            series.clear();
+        if kept.len() >= SERIES_KEPT_MAX {
+            kept.clear();
         }
-        let made = make();
-        series.push((key.clone(), made.clone()));
-        made
+        let series = make();
+        let SeriesKey { policy, route } = key;
+        kept.push(Numbers { policy: policy.cloned(), route, series: series.clone() });
+        series
     }
 }
 
@@ -333,8 +347,12 @@ impl Backend {
     }
 
     /// The endpoint of the next request or connection.
-    pub fn pick(&self, worker: &Worker, avoid: Option<&Rc<Slot<Peer>>>) -> Option<Rc<Slot<Peer>>> {
-        let now = Instant::now();
+    pub fn pick(
+        &self,
+        worker: &Worker,
+        now: Instant,
+        avoid: Option<&Rc<Slot<Peer>>>,
+    ) -> Option<Rc<Slot<Peer>>> {
         self.refresh(now);
         self.used_at.set(now);
         self.balancer.borrow().pick(now, &worker.random, avoid)

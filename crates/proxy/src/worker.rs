@@ -68,6 +68,7 @@ pub struct Worker {
     ports: Map<u16, Rc<Port>>,
     open: [Cell<usize>; 2],
     own_addresses: Vec<IpAddr>,
+    swept_at: Cell<Instant>,
 }
 
 /// Sockets of one thread.
@@ -172,6 +173,7 @@ impl Worker {
             ports: Map::default(),
             open: Default::default(),
             own_addresses: own_addresses(),
+            swept_at: Cell::new(Instant::now()),
             config,
         })
     }
@@ -184,13 +186,19 @@ impl Worker {
         for listener in listeners.outbound {
             tasks::spawn_local("outbound", self.clone().accept(listener, Side::Outbound));
         }
+        let sweeping = tasks::spawn_local("sweep", self.clone().sweep_now_and_then());
+        // Polled whenever anything is: it must be cheap.
+        self.drain.started().await;
+        sweeping.abort();
+    }
+
+    async fn sweep_now_and_then(self: Rc<Self>) {
         let mut interval = tokio::time::interval(SWEEP_INTERVAL);
         let mut series_interval = tokio::time::interval(SERIES_SWEEP_INTERVAL);
         loop {
             tokio::select! {
                 _ = interval.tick() => self.sweep(Instant::now()),
                 _ = series_interval.tick() => self.recorder.sweep(Instant::now()),
-                () = self.drain.started() => return,
             }
         }
     }
@@ -231,8 +239,15 @@ impl Worker {
         }
     }
 
+    /// When the last sweep was: the time to within [`SWEEP_INTERVAL`], without asking the clock.
+    #[must_use]
+    pub fn swept_at(&self) -> Instant {
+        self.swept_at.get()
+    }
+
     /// Lets go of what is old or unused.
     fn sweep(&self, now: Instant) {
+        self.swept_at.set(now);
         let unused = |used_at: Instant| {
             now.saturating_duration_since(used_at) > self.limits.discovery_unused_max
         };
@@ -295,7 +310,7 @@ impl Worker {
     /// The control plane has not said in time.
     pub async fn destination(&self, target: SocketAddr) -> Result<Rc<Destination>, Refusal> {
         if let Some(known) = self.destinations.borrow().get(&target) {
-            known.policy.used_at.set(Instant::now());
+            known.policy.used_at.set(self.swept_at());
             return Ok(known.clone());
         }
         let receiver = self.discovery.outbound(target).await.map_err(unavailable)?;
@@ -387,7 +402,7 @@ impl Worker {
     /// The control plane has not said in time: closed until it has.
     pub async fn port(&self, number: u16) -> Result<Rc<Port>, Refusal> {
         if let Some(known) = self.ports.borrow().get(&number) {
-            known.policy.used_at.set(Instant::now());
+            known.policy.used_at.set(self.swept_at());
             return Ok(known.clone());
         }
         let receiver = self

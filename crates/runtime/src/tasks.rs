@@ -54,7 +54,7 @@ where
     tokio::spawn(Reported { report: PanicReport(name), future })
 }
 
-/// Spawns on the current thread's `LocalSet`; for the data path, where nothing is `Send`.
+/// Spawns on the current thread's local runtime or `LocalSet`; for the data path, where nothing is `Send`.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
 pub fn spawn_local<F>(name: &'static str, future: F) -> JoinHandle<F::Output>
 where

@@ -171,16 +171,20 @@ impl<'a> Exchange<'a> {
                 Poll::Pending => {}
             }
         }
-        if self.up == Up::Done
-            && self.down == Down::Head
-            && let Err(failure) = self.watch_client(context)
-        {
-            return Poll::Ready(Outcome::Failed(failure));
-        }
-        if self.down != Down::Done
-            && let Err(failure) = ready!(self.poll_down(context))
-        {
-            return Poll::Ready(Outcome::Failed(failure));
+        if self.down != Down::Done {
+            match self.poll_down(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(failure)) => return Poll::Ready(Outcome::Failed(failure)),
+                Poll::Pending => {
+                    if self.up == Up::Done
+                        && self.down == Down::Head
+                        && let Err(failure) = self.watch_client(context)
+                    {
+                        return Poll::Ready(Outcome::Failed(failure));
+                    }
+                    return Poll::Pending;
+                }
+            }
         }
         if self.head.is_tunnel() {
             return Poll::Ready(Outcome::Tunnel);
@@ -353,11 +357,15 @@ impl<'a> Exchange<'a> {
     /// Reads a head and writes what the client gets of it into `downward`.
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
-            match self.head.parse(self.response.filled(), self.limits, &self.outgoing.exchange) {
-                Ok(Parse::Complete) => break,
-                Ok(Parse::Partial) => {}
-                Err(malformed) => {
-                    return Poll::Ready(Err(self.malformed(Ending::MalformedResponse, malformed)));
+            let arrived = self.response.filled();
+            if !arrived.is_empty() {
+                match self.head.parse(arrived, self.limits, &self.outgoing.exchange) {
+                    Ok(Parse::Complete) => break,
+                    Ok(Parse::Partial) => {}
+                    Err(malformed) => {
+                        let failure = self.malformed(Ending::MalformedResponse, malformed);
+                        return Poll::Ready(Err(failure));
+                    }
                 }
             }
             // One byte over the limit, so that it is the parser that says so.

@@ -272,7 +272,10 @@ async fn forward<H: Hop>(
         let connect = async |slot: &Rc<Slot<Peer>>| {
             connection(worker, hop, &choice.backend, slot, tried.repeated).await
         };
-        let acquired = attempt::acquire(worker, &choice.backend, avoid.as_ref(), connect).await;
+        let first = tried == Tried::default();
+        let asked = if first { begun } else { Instant::now() };
+        let acquired =
+            attempt::acquire(worker, &choice.backend, avoid.as_ref(), asked, connect).await;
         let (slot, pooled) = match acquired {
             Ok(acquired) => acquired,
             Err(refusal) => {
@@ -281,12 +284,13 @@ async fn forward<H: Hop>(
             }
         };
         let reused = pooled.reused;
+        let started = if pooled.at_once { asked } else { Instant::now() };
         let mut upstream = pooled.stream;
         let series = story.series.get_or_insert_with(|| hop.series(&choice, &slot)).clone();
-        if tried == Tried::default() {
+        if first {
             series.request();
         }
-        let outstanding = slot.start(Instant::now());
+        let outstanding = slot.start(started);
         let mut outgoing = Outgoing {
             onward: &parts.onward,
             body,
@@ -426,18 +430,18 @@ async fn connection<H: Hop>(
     fresh_only: bool,
 ) -> Result<Pooled, Refusal> {
     if !fresh_only && let Some(stream) = slot.data.take().await {
-        return Ok(Pooled { stream, reused: true });
+        return Ok(Pooled { stream, reused: true, at_once: true });
     }
     let _pending = backend.pending(worker)?;
     let turn = match slot.data.turn(fresh_only).await {
-        Turn::Idle(stream) => return Ok(Pooled { stream, reused: true }),
+        Turn::Idle(stream) => return Ok(Pooled { stream, reused: true, at_once: false }),
         Turn::Dial(turn) => turn,
     };
     let stream = Box::pin(hop.connect(slot)).await;
     drop(turn);
     let stream = stream?;
     slot.connected();
-    Ok(Pooled { stream, reused: false })
+    Ok(Pooled { stream, reused: false, at_once: false })
 }
 
 fn succeeded<H: Hop>(

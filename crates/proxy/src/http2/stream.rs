@@ -125,7 +125,8 @@ impl<H: Hop> Asked<'_, H> {
         let mut tried = Tried::default();
         let mut avoid: Option<Rc<Slot<Peer>>> = None;
         loop {
-            let (slot, lease) = match self.acquire(tried.repeated, avoid.as_ref()).await {
+            let now = Instant::now();
+            let (slot, lease) = match self.acquire(tried.repeated, avoid.as_ref(), now).await {
                 Ok(acquired) => acquired,
                 Err(refusal) => return refuse(&mut respond, &refusal, self.is_grpc),
             };
@@ -170,9 +171,10 @@ impl<H: Hop> Asked<'_, H> {
         &self,
         fresh_only: bool,
         failed: Option<&Rc<Slot<Peer>>>,
+        now: Instant,
     ) -> Result<(Rc<Slot<Peer>>, Lease), Refusal> {
         let backend = &self.choice.backend;
-        attempt::acquire(self.worker, backend, failed, async |slot| {
+        attempt::acquire(self.worker, backend, failed, now, async |slot| {
             let _pending = backend.pending(self.worker)?;
             let connect = || self.hop.connect(slot);
             let lease = slot.data.http2.lease(self.worker, fresh_only, connect).await?;

@@ -1,6 +1,6 @@
 //! What a thread counts and logs. Every ending is told once, here.
 
-use super::{Port, Worker};
+use super::Worker;
 use crate::ending::Ending;
 use crate::http::answer::Refusal;
 use crate::http::relay::Ended;
@@ -13,6 +13,7 @@ use leno_model::name::{PeerName, Resource};
 use leno_model::policy::{self, InboundPolicy, PeerTls};
 use leno_model::workload::{Endpoint, Labels};
 use leno_tls::Refused;
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct Decided {
     pub verdict: Result<(), Refusal>,
     /// Absent for probes.
     pub counter: Option<Rc<Counter>>,
+    /// The numbers of the client's requests, once there was one.
+    pub series: OnceCell<Rc<HttpSeries>>,
 }
 
 impl Worker {
@@ -87,7 +90,7 @@ impl Worker {
     /// Numbers of requests to our application.
     pub fn inbound_series(
         &self,
-        port: &Port,
+        policy: &InboundPolicy,
         target: SocketAddr,
         peer: &PeerTls,
     ) -> Rc<HttpSeries> {
@@ -96,7 +99,7 @@ impl Worker {
             target,
             tls: peer_tls(peer),
             endpoint_labels: Labels::default(),
-            server: Some(port.policy().server.clone()),
+            server: Some(policy.server.clone()),
             route: None,
             authz: None,
         })
@@ -110,7 +113,8 @@ impl Worker {
         (client, target, peer): (SocketAddr, SocketAddr, &PeerTls),
     ) -> Decided {
         if self.config.probe_sources.iter().any(|net| net.contains(&client.ip())) {
-            return Decided { policy, transport, verdict: Ok(()), counter: None };
+            let series = OnceCell::new();
+            return Decided { policy, transport, verdict: Ok(()), counter: None, series };
         }
         let verdict = policy::decide(&policy, client.ip(), peer);
         let labels = AuthzLabels {
@@ -125,7 +129,7 @@ impl Worker {
             let text = Ending::PolicyDenied.shown().text;
             Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}"))
         });
-        Decided { policy, transport, verdict, counter: Some(counter) }
+        Decided { policy, transport, verdict, counter: Some(counter), series: OnceCell::new() }
     }
 
     /// Mutual TLS failed: reason in metric and log.
