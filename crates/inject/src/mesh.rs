@@ -13,7 +13,7 @@ pub struct Mesh {
     pub namespace: String,
     /// Trust domain of all identities.
     pub trust_domain: String,
-    /// Where the control plane is, `host:port`; the proxy says which hosts it takes.
+    /// Where the control plane is, `ip:port` or `name:port`; the proxy looks a name up in its pod.
     pub control_address: String,
     /// ConfigMap, in each pod's own namespace, whose key [`Mesh::TRUST_ANCHORS_KEY`] holds the roots in PEM.
     pub trust_anchors: String,

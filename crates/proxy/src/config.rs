@@ -6,13 +6,13 @@
 mod reader;
 
 use crate::capture::rules::{PortRange, Settings as CaptureSettings};
+use crate::control_address::ControlAddress;
 use crate::telemetry::access_log::Format as AccessLogFormat;
 use ipnet::IpNet;
 use leno_model::name::{DnsName, SpiffeId, WorkloadId};
 use leno_runtime::log::Format as LogFormat;
 pub use reader::Raw;
 use reader::Reader;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Config {
     /// The same as a DNS-like name: SNI that is for us.
     pub identity_dns: DnsName,
     /// Where the control plane is.
-    pub control_address: SocketAddr,
+    pub control_address: ControlAddress,
     /// Who it must be.
     pub control_identity: SpiffeId,
     /// Roots of the mesh, PEM.
@@ -167,9 +167,11 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         identity.as_ref().map(|id| id.to_dns_like("leno").map_err(|error| error.to_string())),
         |text| DnsName::parse(text).map_err(|error| error.to_string()),
     );
-    let control_address = reader.required("CONTROL_ADDRESS", "ip:port of leno-control", |text| {
-        text.parse::<SocketAddr>().map_err(|error| error.to_string())
-    });
+    let control_address = reader.required(
+        "CONTROL_ADDRESS",
+        "ip:port or name:port of leno-control; a name is looked up at every connection",
+        ControlAddress::parse,
+    );
     let control_identity = reader.derived(
         "CONTROL_IDENTITY",
         "spiffe://<trust domain>/ns/leno/sa/leno-control",

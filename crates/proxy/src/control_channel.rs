@@ -3,6 +3,7 @@
 //! [`connect`] is the long-lived one, which discovery uses: with our certificate, connected again when it breaks.
 //! Certification has no certificate yet and dials once, by [`dial`] and [`once`].
 
+use crate::control_address::ControlAddress;
 use hyper_util::rt::TokioIo;
 use leno_model::name::{DnsName, PeerName, SpiffeId};
 use leno_model::workload::PeerIdentity;
@@ -11,7 +12,6 @@ use leno_runtime::random::Random;
 use leno_tls::{Alpn, ClientConfig, Credentials, Refused, client};
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
-/// How long a TCP connection to the control plane may take.
+/// How long a TCP connection to the control plane may take, its name looked up.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long the handshake after it may take; the control plane may be signing for many at once.
 const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -42,10 +42,10 @@ pub(crate) const RECONNECT: Backoff =
 pub enum DialError {
     /// TCP.
     #[error("cannot connect to the control plane at {0}: {1}")]
-    Connect(SocketAddr, io::Error),
+    Connect(ControlAddress, io::Error),
     /// TLS.
     #[error("TLS with the control plane at {0}: {1}")]
-    Refused(SocketAddr, Refused),
+    Refused(ControlAddress, Refused),
     /// Nobody will ever have a credential: the identity task is gone.
     #[error("there is no credential, and none is coming")]
     NoCredential,
@@ -74,14 +74,14 @@ pub fn peer(control_identity: &SpiffeId) -> PeerIdentity {
 /// made it tries again: then the channel waits its back-off and connects.
 #[must_use]
 pub fn connect(
-    address: SocketAddr,
+    address: ControlAddress,
     control_identity: &SpiffeId,
     credentials: watch::Receiver<Option<Arc<Credentials>>>,
 ) -> Channel {
     let peer = peer(control_identity);
     let failures = Arc::new(AtomicU32::new(0));
-    endpoint(address).connect_with_connector_lazy(Connector(move || {
-        let (peer, failures) = (peer.clone(), failures.clone());
+    endpoint(&address).connect_with_connector_lazy(Connector(move || {
+        let (address, peer, failures) = (address.clone(), peer.clone(), failures.clone());
         let mut credentials = credentials.clone();
         async move {
             let failed = failures.load(Ordering::Relaxed);
@@ -94,7 +94,7 @@ pub fn connect(
                 .ok()
                 .and_then(|newest| newest.as_ref().map(|newest| newest.client(&peer, Alpn::Http2)))
                 .ok_or(DialError::NoCredential)?;
-            let dialled = dial(address, config, &peer.server_name).await;
+            let dialled = dial(&address, config, &peer.server_name).await;
             match &dialled {
                 Ok(_) => failures.store(0, Ordering::Relaxed),
                 Err(error) => {
@@ -112,19 +112,19 @@ pub fn connect(
 /// # Errors
 /// Says which of the two failed, and why.
 pub async fn dial(
-    address: SocketAddr,
+    address: &ControlAddress,
     config: Arc<ClientConfig>,
     server_name: &DnsName,
 ) -> Result<Connection, DialError> {
-    let failed = |error| DialError::Connect(address, error);
-    let stream = timeout(CONNECT_WAIT_MAX, TcpStream::connect(address))
+    let failed = |error| DialError::Connect(address.clone(), error);
+    let stream = timeout(CONNECT_WAIT_MAX, address.connect())
         .await
         .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
         .map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     let connected = client::connect(config, server_name, stream, HANDSHAKE_WAIT_MAX)
         .await
-        .map_err(|refused| DialError::Refused(address, refused))?;
+        .map_err(|refused| DialError::Refused(address.clone(), refused))?;
     Ok(TokioIo::new(connected.stream))
 }
 
@@ -133,23 +133,23 @@ pub async fn dial(
 /// # Errors
 /// HTTP/2 could not be agreed.
 pub async fn once(
-    address: SocketAddr,
+    address: &ControlAddress,
     connection: Connection,
 ) -> Result<Channel, tonic::transport::Error> {
     let only = Mutex::new(Some(connection));
+    let gone = address.clone();
     let connector = Connector(move || {
+        let gone = gone.clone();
         let taken = only.lock().unwrap_or_else(PoisonError::into_inner).take();
-        async move {
-            taken.ok_or_else(|| DialError::Connect(address, io::ErrorKind::NotConnected.into()))
-        }
+        async move { taken.ok_or_else(|| DialError::Connect(gone, io::ErrorKind::NotConnected.into())) }
     });
     // Boxed: 8 KiB of future for a moment, which would else stay part of the identity task.
     Box::pin(endpoint(address).connect_with_connector(connector)).await
 }
 
-fn endpoint(address: SocketAddr) -> Endpoint {
+fn endpoint(address: &ControlAddress) -> Endpoint {
     // The scheme is `http` because TLS is ours, underneath: tonic must not look for its own.
-    let uri: Uri = format!("http://{address}").parse().expect("a socket address is an authority");
+    let uri: Uri = format!("http://{address}").parse().expect("host and port are an authority");
     Endpoint::from(uri)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_WAIT_MAX)

@@ -8,11 +8,11 @@ pub mod certify;
 pub mod renew;
 
 use crate::config::Config;
+use crate::control_address::ControlAddress;
 use crate::control_channel::RECONNECT;
 use leno_model::name::{DnsName, SpiffeId};
 use leno_runtime::random::Random;
 use leno_tls::Credentials;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use tokio::time::sleep;
 #[derive(Clone, Debug)]
 pub struct IdentityConfig {
     /// Where the control plane is.
-    pub control_address: SocketAddr,
+    pub control_address: ControlAddress,
     /// Who it must be.
     pub control_identity: SpiffeId,
     /// Who we are.
@@ -40,7 +40,7 @@ pub struct IdentityConfig {
 impl From<&Config> for IdentityConfig {
     fn from(config: &Config) -> Self {
         Self {
-            control_address: config.control_address,
+            control_address: config.control_address.clone(),
             control_identity: config.control_identity.clone(),
             identity: config.identity.clone(),
             identity_dns: config.identity_dns.clone(),

@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod balance;
 pub mod capture;
 pub mod config;
+pub mod control_address;
 pub mod control_channel;
 pub mod detect;
 pub mod dial;

@@ -114,7 +114,7 @@ impl Control {
         std::fs::write(&anchors, self.ca.anchors_pem()).unwrap();
         std::fs::write(&token, "token 1\n").unwrap();
         IdentityConfig {
-            control_address: self.address,
+            control_address: self.address.into(),
             control_identity: self.ca.identity("control"),
             identity: self.ca.identity("web"),
             identity_dns: self.ca.peer("web").server_name,
@@ -214,7 +214,7 @@ async fn what_is_missing_or_wrong_is_named() {
     check(&|config| config.trust_anchors_file = empty.clone(), "anchors").await;
     check(&|config| config.trust_anchors_file = other_anchors.clone(), "bad_signature").await;
     check(&|config| config.control_identity = control.ca.identity("web"), "wrong_name").await;
-    check(&|config| config.control_address = nobody, "connect").await;
+    check(&|config| config.control_address = nobody.into(), "connect").await;
     assert_eq!(control.tokens(), Vec::<String>::new(), "the token is shown to nobody else");
 }
 
@@ -267,7 +267,7 @@ async fn the_channel_waits_for_credentials_and_connects_again_with_the_newest() 
     let control = Control::start(TestCa::new("cluster.local"), "control", TERMS).await;
     let (publish, credentials) = watch::channel(None);
     let channel =
-        control_channel::connect(control.address, &control.ca.identity("control"), credentials);
+        control_channel::connect(control.address.into(), &control.ca.identity("control"), credentials);
     control.does(Does::AnswerWith(Flaw::None));
     let ask = || {
         let mut client = IdentityClient::new(channel.clone());

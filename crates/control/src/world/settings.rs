@@ -2,15 +2,13 @@
 
 use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1::Namespace;
+use leno_inject::annotation::{LINKERD_PREFIX, MESHED, PREFIXES};
 use leno_model::policy::DefaultPolicy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Annotations of an object.
 pub(super) type Annotations = BTreeMap<String, String>;
-
-/// Our own prefix, and linkerd's, which users may keep.
-const PREFIXES: [&str; 2] = ["leno.dev/", "config.linkerd.io/"];
 
 /// What is spoken on a port, by declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +101,9 @@ impl Settings {
                 DefaultPolicy::Deny
             })
         });
-        let says = |name: &str| get(annotations, name).is_some_and(|(_, text)| text == "true");
-        let (meshed, http2_upgrade) = (says("meshed"), says("http2-upgrade"));
+        let meshed = annotations.and_then(|all| all.get(MESHED)).is_some_and(|text| text == "true");
+        let http2_upgrade =
+            get(annotations, "http2-upgrade").is_some_and(|(_, text)| text == "true");
         Self { opaque, skip_inbound, policy, meshed, http2_upgrade }
     }
 }
@@ -112,7 +111,7 @@ impl Settings {
 /// The annotation under either prefix: its field path and value.
 fn get<'a>(annotations: Option<&'a Annotations>, name: &str) -> Option<(String, &'a str)> {
     let annotations = annotations?;
-    PREFIXES.iter().find_map(|prefix| {
+    PREFIXES.iter().chain([&LINKERD_PREFIX]).find_map(|prefix| {
         let key = format!("{prefix}{name}");
         let value = annotations.get(&key)?;
         Some((format!("metadata.annotations[{key}]"), value.trim()))

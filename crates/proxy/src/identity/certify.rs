@@ -118,9 +118,9 @@ async fn ask(
 ) -> Result<(CertificateDer<'static>, Vec<CertificateDer<'static>>), CertifyError> {
     let peer = control_channel::peer(&config.control_identity);
     let tls = client::nameless(anchors, &peer, Alpn::Http2);
-    let connection = control_channel::dial(config.control_address, tls, &peer.server_name).await?;
+    let connection = control_channel::dial(&config.control_address, tls, &peer.server_name).await?;
     let asked = async {
-        let channel = control_channel::once(config.control_address, connection).await?;
+        let channel = control_channel::once(&config.control_address, connection).await?;
         let mut client = IdentityClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
         client.certify(request).await.map_err(|status| CertifyError::Refused(Box::new(status)))
     };

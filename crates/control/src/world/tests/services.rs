@@ -151,7 +151,7 @@ fn addresses_find_services_pods_and_strangers() {
             "a",
             "skips",
             "10.1.0.2",
-            &format!("{MESHED}, leno.dev/skip-inbound-ports: '9000-9100'"),
+            &format!("{MESHED}, config.leno.dev/skip-inbound-ports: '9000-9100'"),
             true,
         ),
     ];
