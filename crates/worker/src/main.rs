@@ -22,33 +22,34 @@ use leno_runtime::drain::Drained;
 use leno_runtime::log;
 use std::io::Write;
 use std::process::ExitCode;
-use tokio::task::LocalSet;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 
 /// The configuration is wrong (EX_USAGE).
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default());
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return fail(1, &error.to_string()),
     };
-    let local = LocalSet::new();
     let code = match arguments.verb {
-        Some(Verb::Client(client)) => match local.block_on(&runtime, drive::run(client)) {
+        Some(Verb::Client(client)) => match runtime.block_on(drive::run(client)) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(error) => fail(1, &format!("{error:#}")),
         },
-        None => serve(&runtime, &local, arguments.serve),
+        None => serve(&runtime, arguments.serve),
     };
     // A name that is still being looked up must not hold the process.
     runtime.shutdown_background();
     code
 }
 
-fn serve(runtime: &tokio::runtime::Runtime, local: &LocalSet, serve: args::Serve) -> ExitCode {
+fn serve(runtime: &LocalRuntime, serve: args::Serve) -> ExitCode {
     if let Err(error) = log::start(&serve.log, log::Format::Plain) {
         return fail(EXIT_USAGE, &error);
     }
@@ -56,7 +57,7 @@ fn serve(runtime: &tokio::runtime::Runtime, local: &LocalSet, serve: args::Serve
         Ok(plan) => plan,
         Err(wrong) => return fail(EXIT_USAGE, &wrong.join("\nleno-worker: plan: ")),
     };
-    match local.block_on(runtime, serve::run(serve, plan)) {
+    match runtime.block_on(serve::run(serve, plan)) {
         Ok(Drained::Complete) => ExitCode::SUCCESS,
         Ok(Drained::Cut(open)) => fail(1, &format!("{open} connections cut at the limit")),
         Err(error) => fail(1, &format!("{error:#}")),
