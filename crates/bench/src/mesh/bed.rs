@@ -92,7 +92,7 @@ impl Bed {
         let mut arguments = arguments(choice, &leno, program.as_deref(), &state)?;
         arguments.push("-f".to_owned());
         arguments.push(written.display().to_string());
-        let mut up = Command::new(&leno)
+        let mut up = tied(&leno)
             .arg("--state-dir")
             .arg(state.join("up"))
             .args(["up", "--quiet", "--wait"])
@@ -474,6 +474,15 @@ impl Drop for Bed {
         }
         state::remove(&self.state);
     }
+}
+
+/// The program, told to end when this one is killed: what it started goes with it, and no pod is left to run for nobody.
+/// Without `setpriv`, which every Debian has, the next bed ends it.
+fn tied(program: &Path) -> Command {
+    let Some(setpriv) = super::find_program("setpriv") else { return Command::new(program) };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "TERM"]).arg(program);
+    command
 }
 
 fn program(choice: &Choice) -> Option<PathBuf> {
