@@ -8,6 +8,7 @@
 //! - [`outcome`]: what comes out; [`summary`]: the same as text.
 //! - [`view`]: what a person watches; [`hlog`], [`csv`], [`fortio`]: an outcome in the words of other tools.
 //! - [`search`]: the highest rate that a server stands; pure.
+//! - [`rest`]: loads on demand, in the words of fortio's REST interface.
 //! - [`interrupt`]: Ctrl-C ends a load early, with its figures.
 //!
 //! Times are nanoseconds of the machine's monotonic clock throughout ([`clock`]).
@@ -23,6 +24,7 @@ pub mod outcome;
 pub mod plan;
 pub mod progress;
 pub mod recorder;
+pub mod rest;
 pub mod schedule;
 pub mod search;
 pub mod summary;

@@ -1,16 +1,18 @@
 //! `leno bench serve`: past results and running ones, in a browser.
 //!
-//! An ordinary small server for one person on this machine: it reads, and nothing else. A name in a path is one plain
-//! component and the file behind it lies within the results, or there is nothing at that path.
+//! An ordinary small server for one person on this machine: it reads, and nothing else, unless it is told to make loads on
+//! demand. A name in a path is one plain component and the file behind it lies within the results, or there is nothing at
+//! that path.
 
 use super::html::{self, POLICY};
 use super::logs::Logs;
 use super::svg::escape;
 use super::{RESULT, parse};
+use crate::load::rest;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -32,6 +34,8 @@ use tokio::sync::Semaphore;
 const CONNECTIONS_MAX: usize = 64;
 /// A browser may keep an idle connection for so long.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Bytes of what is asked of a load.
+const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Pause after a failed accept, when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -52,13 +56,15 @@ enum Route<'a> {
     File(&'a str, &'a str),
 }
 
-/// Serves the results below `directory` on `address` until a signal ends it; `listening` is told where.
+/// Serves the results below `directory` on `address` until a signal ends it; `listening` is told where. With `makes_loads`
+/// it makes loads, too, for whoever asks in the words of [`rest`].
 ///
 /// # Errors
 /// The directory is not there, or the port is taken.
 pub fn run(
     directory: &Path,
     address: SocketAddr,
+    makes_loads: bool,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<()> {
     let root = fs::canonicalize(directory)
@@ -73,16 +79,17 @@ pub fn run(
             TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
         listening(listener.local_addr()?);
         tokio::select! {
-            () = accept(listener, root) => {}
+            () = accept(listener, root, makes_loads) => {}
             _signal = leno_runtime::signal::terminate() => {}
         }
         Ok(())
     })
 }
 
-async fn accept(listener: TcpListener, root: PathBuf) {
+async fn accept(listener: TcpListener, root: PathBuf, makes_loads: bool) {
     let site = Rc::new(Site {
         root,
+        runs: makes_loads.then(rest::Runs::default),
         loopback: listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
     });
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -95,8 +102,8 @@ async fn accept(listener: TcpListener, root: PathBuf) {
         let site = Rc::clone(&site);
         leno_runtime::tasks::spawn_local("report connection", async move {
             let service = service_fn(move |request| {
-                let answer = site.answer(&request);
-                async move { Ok::<_, Infallible>(answer) }
+                let site = Rc::clone(&site);
+                async move { Ok::<_, Infallible>(site.answer(request).await) }
             });
             // A browser that goes away in the middle is no news.
             let _served = http1::Builder::new()
@@ -112,11 +119,13 @@ async fn accept(listener: TcpListener, root: PathBuf) {
 /// Where the results are, canonical, and whether only this machine can ask.
 struct Site {
     root: PathBuf,
+    /// Where loads are made on demand.
+    runs: Option<rest::Runs>,
     loopback: bool,
 }
 
 impl Site {
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         // A page elsewhere could give its own name the address 127.0.0.1 and read what is here.
         if self.loopback && !host.is_some_and(is_this_machine) {
@@ -124,6 +133,12 @@ impl Site {
                 StatusCode::MISDIRECTED_REQUEST,
                 "this server answers to localhost only\n",
             );
+        }
+        if let Some(runs) = &self.runs
+            && let Some(path) = request.uri().path().strip_prefix(rest::PREFIX)
+        {
+            let path = path.to_owned();
+            return load(runs, &path, request).await;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
@@ -226,6 +241,23 @@ impl Site {
         // The list is always watched: a run may begin at any time.
         page(html::document("leno bench · results", &body, &list_version(&results), true))
     }
+}
+
+/// Answers who wants a load. A page in a browser that comes from elsewhere may not: its user does not know of it.
+async fn load(runs: &rest::Runs, path: &str, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let is_elsewhere = head.headers.contains_key(header::ORIGIN)
+        || head.headers.get("sec-fetch-site").is_some_and(|site| site != "none");
+    if is_elsewhere {
+        return text(StatusCode::FORBIDDEN, "no loads for pages in a browser\n");
+    }
+    let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "64 KiB are enough for a load\n");
+    };
+    let query = head.uri.query().unwrap_or_default();
+    let reply = runs.answer(path, query, &body.to_bytes()).await;
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    typed(status, format!("{:#}\n", reply.body).into_bytes(), "application/json")
 }
 
 /// What the list shows of a result; the histograms are not decoded for it.
@@ -371,7 +403,8 @@ mod tests {
         fs::write(&outside, "{}").expect("write it");
         fs::write(inside.join("a/own.json"), "{}").expect("write it");
         std::os::unix::fs::symlink(&outside, inside.join("a/result.json")).expect("link it");
-        let site = Site { root: fs::canonicalize(&inside).expect("it is there"), loopback: true };
+        let root = fs::canonicalize(&inside).expect("it is there");
+        let site = Site { root, runs: None, loopback: true };
         assert!(site.within("a", "own.json").is_some());
         assert_eq!(site.within("a", "result.json"), None);
         assert_eq!(site.within("a", "none.json"), None);

@@ -169,7 +169,7 @@ fn served() {
     let served = results.clone();
     // It serves until the process ends: this test's own process, or the runner's.
     std::thread::spawn(move || {
-        report::serve::run(&served, SocketAddr::from(([127, 0, 0, 1], 0)), |address| {
+        report::serve::run(&served, SocketAddr::from(([127, 0, 0, 1], 0)), false, |address| {
             let _sent = sender.send(address);
         })
     });

@@ -3,7 +3,9 @@
 use crate::bench::load::Asked;
 use anyhow::{Context as _, bail, ensure};
 use leno_bench::load::client::grpc;
-use leno_bench::load::plan::{Choice, Family, Plan, Profile, Protocol, Tls};
+use leno_bench::load::plan::{
+    Choice, Family, Plan, Profile, Protocol, Tls, basic_authorization, time,
+};
 use leno_bench::load::schedule::own::Manner;
 use leno_bench::load::schedule::{Arrival, Rate, Schedule};
 use std::path::Path;
@@ -160,10 +162,7 @@ fn headers(asked: &Asked) -> anyhow::Result<Vec<(String, String)>> {
             .with_context(|| format!("-H {field:?}: a header field is written as name: value"))?;
         headers.push((name.trim().to_owned(), value.trim().to_owned()));
     }
-    let authorization = asked.basic_auth.as_ref().map(|pair| {
-        use leno_bench::load::plan::basic_authorization;
-        basic_authorization(pair)
-    });
+    let authorization = asked.basic_auth.as_deref().map(basic_authorization);
     for (name, value) in [
         ("content-type", &asked.content_type),
         ("accept", &asked.accept),
@@ -264,31 +263,6 @@ fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
         bail!("-q: {mistake}");
     }
     Ok(Schedule::Open { arrival, rate })
-}
-
-/// `10s`, `1m30s`, `500ms`, `100us`, `1.5s`; a bare number is seconds.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: 500ms, 10s, 1m30s, 2h");
-    let mut rest = text.trim();
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-        let unit = match &rest[..letters] {
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" | "" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(wrong()),
-        };
-        rest = &rest[letters..];
-        seconds += number * unit;
-    }
-    let known = !text.trim().is_empty() && seconds <= 365.0 * 86_400.0;
-    if known { Duration::try_from_secs_f64(seconds).map_err(|_| wrong()) } else { Err(wrong()) }
 }
 
 /// `500`, `10k`, `2m`.
