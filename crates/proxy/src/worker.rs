@@ -227,16 +227,26 @@ impl Worker {
                 continue;
             }
             open.set(open.get() + 1);
-            tasks::spawn_local("connection", self.clone().serve(socket, side));
+            // Two tasks, not one that chooses: each would have the room that the larger needs, for as long as it idles.
+            match side {
+                Side::Inbound => {
+                    tasks::spawn_local("inbound connection", self.clone().serve_inbound(socket))
+                }
+                Side::Outbound => {
+                    tasks::spawn_local("outbound connection", self.clone().serve_outbound(socket))
+                }
+            };
         }
     }
 
-    async fn serve(self: Rc<Self>, socket: TcpStream, side: Side) {
-        let _held = (self.drain.guard(), Open(&self.open[side as usize]));
-        match side {
-            Side::Inbound => inbound::serve(self.clone(), socket).await,
-            Side::Outbound => outbound::serve(self.clone(), socket).await,
-        }
+    async fn serve_inbound(self: Rc<Self>, socket: TcpStream) {
+        let _held = (self.drain.guard(), Open(&self.open[Side::Inbound as usize]));
+        inbound::serve(self.clone(), socket).await;
+    }
+
+    async fn serve_outbound(self: Rc<Self>, socket: TcpStream) {
+        let _held = (self.drain.guard(), Open(&self.open[Side::Outbound as usize]));
+        outbound::serve(self.clone(), socket).await;
     }
 
     /// When the last sweep was: the time to within [`SWEEP_INTERVAL`], without asking the clock.
