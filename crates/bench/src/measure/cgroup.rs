@@ -70,11 +70,15 @@ impl Mounts {
 
     /// What the cgroup of `pid` says, if nobody but `tree` is in it.
     pub(super) fn charged(&self, pid: i32, tree: &BTreeSet<i32>) -> Charged {
-        let Ok(membership) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
-            return Charged::default();
-        };
+        match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
+            Ok(membership) => self.charged_in(&membership, tree),
+            Err(_) => Charged::default(),
+        }
+    }
+
+    fn charged_in(&self, membership: &str, tree: &BTreeSet<i32>) -> Charged {
         let own = |controller: &str| {
-            self.directory(&membership, controller).filter(|(path, _)| is_own(path, tree))
+            self.directory(membership, controller).filter(|(path, _)| is_own(path, tree))
         };
         let throttled = own("cpu").and_then(|(path, is_second)| {
             throttled_ns(&fs::read_to_string(path.join("cpu.stat")).ok()?, is_second)
@@ -112,6 +116,42 @@ mod tests {
         assert_eq!(throttled_ns(first, false), Some(5_000_000));
         assert_eq!(throttled_ns(second, true), Some(5_000_000));
         assert_eq!(throttled_ns(second, false), None);
+    }
+
+    #[test]
+    fn both_versions_say_what_a_tree_is_charged_with() {
+        let place = tempfile::tempdir().expect("a directory");
+        let at = place.path().to_str().expect("a plain path");
+        for (file, text) in [
+            ("cpu/pod/cgroup.procs", "7\n"),
+            ("cpu/pod/cpu.stat", "nr_throttled 2\nthrottled_time 5000000\n"),
+            ("memory/pod/cgroup.procs", "7\n"),
+            ("memory/pod/memory.usage_in_bytes", "4096\n"),
+            ("unified/pod/cgroup.procs", "7\n"),
+            ("unified/pod/cpu.stat", "usage_usec 9\nnr_throttled 2\nthrottled_usec 5000\n"),
+            ("unified/pod/memory.current", "4096\n"),
+        ] {
+            let file = place.path().join(file);
+            fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+            fs::write(file, text).expect("written");
+        }
+        let first = format!(
+            "1 0 0:1 / {at}/cpu rw - cgroup cgroup rw,cpu,cpuacct\n2 0 0:2 / {at}/memory rw - cgroup cgroup rw,memory"
+        );
+        let second = format!("3 0 0:3 / {at}/unified rw - cgroup2 cgroup2 rw");
+        let charged = Charged { throttled_ns: Some(5_000_000), memory_bytes: Some(4096) };
+        let check = |mountinfo: &str, membership: &str, tree: &[i32], expected: Charged| {
+            let tree = tree.iter().copied().collect();
+            let seen = Mounts::parse(mountinfo).charged_in(membership, &tree);
+            assert_eq!(seen, expected, "{mountinfo} {membership}");
+        };
+        let membership = "4:memory:/pod\n1:cpu,cpuacct:/pod\n0::/pod";
+        check(&first, membership, &[7], charged);
+        check(&second, "0::/pod", &[7, 8], charged);
+        // As systemd has it beside the first version: a second one without controllers.
+        check(&format!("{first}\n{second}"), membership, &[7], charged);
+        // Somebody else lives there, too.
+        check(&second, "0::/pod", &[8], Charged::default());
     }
 
     #[test]

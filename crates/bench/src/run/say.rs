@@ -3,6 +3,7 @@
 use crate::mesh::Choice;
 use crate::result::{Campaign, Cell, Run};
 use crate::run::plan::{Plan, Planned, Step};
+use crate::run::validity;
 use crate::scenario::Scenario;
 use crate::scenario::units::spoken;
 use crate::statistics;
@@ -43,6 +44,9 @@ pub(crate) fn done(run: &Run) {
     for reason in &run.invalid_reasons {
         eprintln!("          not quoted: {reason}");
     }
+    if let Some(note) = validity::note(&run.resources, cores()) {
+        eprintln!("          note: {note}");
+    }
     for event in &run.events {
         let recovery = match event.recovery_s {
             Some(seconds) => format!(", well again after {seconds:.1} s"),
@@ -54,6 +58,10 @@ pub(crate) fn done(run: &Run) {
             event.t, event.kind, event.target, event.failed
         );
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// A repetition's figures on one line.
@@ -148,6 +156,7 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     if is_marked {
         text.push_str("? fewer than ten requests lie beyond it: not to be quoted\n");
     }
+    text.push_str(&disturbed(campaign));
     let holding = campaign.assertions.iter().filter(|assertion| assertion.pass).count();
     if !campaign.assertions.is_empty() {
         let _ = writeln!(text, "{holding} of {} assertions hold", campaign.assertions.len());
@@ -158,6 +167,19 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     }
     let _ = writeln!(text, "{}", out.display());
     text
+}
+
+/// In how many repetitions the machine was not ours alone.
+fn disturbed(campaign: &Campaign) -> String {
+    let runs = || campaign.cells.iter().flat_map(|cell| &cell.runs);
+    let busy = runs().filter(|run| validity::note(&run.resources, cores()).is_some()).count();
+    let all = runs().count();
+    match busy {
+        0 => String::new(),
+        _ => format!(
+            "note: in {busy} of {all} repetitions something else kept a quarter of the machine busy, or more\n"
+        ),
+    }
 }
 
 /// Columns, the first two to the left, figures to the right.

@@ -51,6 +51,13 @@ pub fn reasons(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
             reasons.push(format!("{role}: held back by a CPU limit for {:.3} s", held(used)));
         }
     }
+    let steal = seen.resources.machine.steal_share;
+    if steal > rules.steal_max {
+        let (steal, most) = (steal * 100.0, rules.steal_max * 100.0);
+        reasons.push(format!(
+            "machine: what it runs on took {steal:.1} % of its time, more than {most} %"
+        ));
+    }
     if !seen.is_closed {
         reasons.extend(open_loop(rules, seen));
     }
@@ -88,6 +95,17 @@ fn open_loop(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
         reasons.push(format!("{:.2} % of the requests due were sent, not {least} %", sent * 100.0));
     }
     reasons
+}
+
+/// More than this of the machine, used by nobody who is measured, is worth a word.
+const OTHERS_SHARE: f64 = 0.25;
+
+/// What does not make a repetition worthless, but must be known to whoever reads it: who else was on the machine.
+#[must_use]
+pub fn note(resources: &Resources, cores: usize) -> Option<String> {
+    let others: f64 = resources.node_residual.iter().map(|used| used.cores.mean).sum();
+    (others > OTHERS_SHARE * cores as f64)
+        .then(|| format!("something else kept {others:.1} of {cores} cores busy meanwhile"))
 }
 
 /// Failed requests and answers of 500 and above, as a share of those sent.
@@ -158,8 +176,23 @@ mod tests {
                 "applications: 1.70 cores, more than 1.60",
             ],
         );
+        check(
+            |_, resources| resources.machine.steal_share = 0.03,
+            &["machine: what it runs on took 3.0 % of its time, more than 2 %"],
+        );
         check(|o, _| o.invalid_reasons.push("its own".into()), &["its own"]);
         check(|o, _| o.counts.completed = 0, &["no request was answered"]);
+    }
+
+    #[test]
+    fn others_on_the_machine_are_told_of() {
+        let of = |mean| {
+            let cores = Spread { mean, ..Spread::default() };
+            let node_residual = vec![Used { cores, ..Used::default() }];
+            note(&Resources { node_residual, ..Resources::default() }, 2)
+        };
+        assert_eq!(of(0.4), None);
+        assert_eq!(of(1.9).as_deref(), Some("something else kept 1.9 of 2 cores busy meanwhile"));
     }
 
     #[test]

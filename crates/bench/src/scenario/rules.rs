@@ -135,6 +135,8 @@ pub struct Validity {
     pub offered_vs_started_min: f64,
     /// Share of requests that may fail.
     pub failed_max: f64,
+    /// Share of the machine's time that what it runs on may take away.
+    pub steal_max: f64,
 }
 
 impl Default for Validity {
@@ -147,6 +149,7 @@ impl Default for Validity {
             throttled_max: Duration::ZERO,
             offered_vs_started_min: 0.999,
             failed_max: 0.01,
+            steal_max: 0.02,
         }
     }
 }
@@ -161,6 +164,7 @@ impl Validity {
             "throttled_max",
             "offered_vs_started_min",
             "failed_max",
+            "steal_max",
         ]);
         let otherwise = Self::default();
         let share = |name: &str, otherwise: f64| {
@@ -184,6 +188,7 @@ impl Validity {
                 otherwise.offered_vs_started_min,
             ),
             failed_max: share("failed_max", otherwise.failed_max),
+            steal_max: share("steal_max", otherwise.steal_max),
         }
     }
 }
