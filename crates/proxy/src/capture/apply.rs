@@ -1,59 +1,54 @@
-//! The rules into the kernel of the current network namespace, and out again, by `nft`.
+//! The rules into the kernel of the current network namespace, and out again.
 //!
-//! Runs before the proxy, as root; the proxy itself needs no capability.
+//! Runs before the proxy, as root; the proxy itself needs no capability. No other program is needed.
 
-use super::rules::{REMOVE, Settings, ruleset};
-use std::io::{self, Write};
+use super::netlink;
+use super::rules::Settings;
+use nix::errno::Errno;
+use std::io;
 use std::net::IpAddr;
-use std::process::{Command, Output, Stdio};
 
 /// Why the rules are not as they should be.
 #[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// There is no `nft`.
-    #[error("nft is not installed; on Debian: apt-get install nftables")]
-    NotInstalled,
-    /// It could not be run.
-    #[error("nft could not be run: {0}")]
-    Run(#[from] io::Error),
-    /// It refused.
-    #[error("nft refused ({status}): {text}{hint}")]
-    Refused {
-        /// How it ended.
-        status: std::process::ExitStatus,
-        /// What it said.
-        text: String,
-        /// What to do about it, or empty.
-        hint: &'static str,
-    },
+#[error("the kernel refuses the rules: {error}{hint}")]
+pub struct CaptureError {
+    /// What it said.
+    error: io::Error,
+    /// What to do about it, or empty.
+    hint: &'static str,
+}
+
+impl From<io::Error> for CaptureError {
+    fn from(error: io::Error) -> Self {
+        let hint = match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EPERM | Errno::EACCES) => {
+                "; run it as root (CAP_NET_ADMIN) inside the pod's network namespace"
+            }
+            Some(
+                Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT,
+            ) => {
+                "; the kernel needs nf_tables with NAT for inet (nft_chain_nat, nft_redir; Linux 5.2 or later)"
+            }
+            _ => "",
+        };
+        Self { error, hint }
+    }
 }
 
 /// Applies the rules in one transaction; again is harmless.
 ///
 /// # Errors
-/// `nft` is absent or refuses; nothing was changed then.
+/// The kernel refuses; nothing was changed then.
 pub fn apply(settings: &Settings) -> Result<(), CaptureError> {
-    nft(&["-f", "-"], &ruleset(settings)).map(drop)
+    Ok(netlink::install(settings)?)
 }
 
 /// Removes every rule of ours; harmless where there is none.
 ///
 /// # Errors
-/// `nft` is absent or refuses; nothing was changed then.
+/// The kernel refuses; nothing was changed then.
 pub fn remove() -> Result<(), CaptureError> {
-    nft(&["-f", "-"], REMOVE).map(drop)
-}
-
-/// The rules of ours that are in force, as `nft` lists them; `None` where there are none.
-///
-/// # Errors
-/// `nft` is absent or refuses.
-pub fn applied() -> Result<Option<String>, CaptureError> {
-    let tables = nft(&["list", "tables", "inet"], "")?;
-    if !tables.lines().any(|line| line.trim() == "table inet leno") {
-        return Ok(None);
-    }
-    nft(&["list", "table", "inet", "leno"], "").map(Some)
+    Ok(netlink::remove()?)
 }
 
 /// The addresses of this network namespace. Connections to them never pass the rules, so an endpoint among them is
@@ -74,43 +69,14 @@ pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// Runs `nft`, gives it the text, answers what it prints.
-fn nft(arguments: &[&str], text: &str) -> Result<String, CaptureError> {
-    let spawned = Command::new("nft")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match spawned {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(CaptureError::NotInstalled);
-        }
-        spawned => spawned?,
-    };
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it has read all says why on stderr, which is more than a broken pipe does.
-        let _ = stdin.write_all(text.as_bytes());
-    }
-    let Output { status, stdout, stderr } = child.wait_with_output()?;
-    if status.success() {
-        return Ok(String::from_utf8_lossy(&stdout).into_owned());
-    }
-    let text = String::from_utf8_lossy(&stderr).trim().to_owned();
-    let hint = if text.contains("not permitted") || text.contains("must be root") {
-        "; run it as root (CAP_NET_ADMIN) inside the pod's network namespace"
-    } else if text.contains("No such file") || text.contains("not supported") {
-        "; the kernel needs nf_tables with NAT for inet (nft_chain_nat, nft_redir; Linux 5.2 or later)"
-    } else {
-        ""
-    };
-    Err(CaptureError::Refused { status, text, hint })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::rules::ruleset;
     use super::*;
+    use crate::config::{Raw, capture_settings};
     use nix::sched::{CloneFlags, unshare};
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
 
     /// Runs in a network namespace of its own, which ends with the thread.
     fn in_own_namespace<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -126,7 +92,6 @@ mod tests {
     }
 
     fn settings() -> Settings {
-        use crate::config::{Raw, capture_settings};
         capture_settings(&Raw::from([
             ("LENO_PROXY_SKIP_INBOUND_PORTS", "22,1000-2000"),
             ("LENO_PROXY_SKIP_OUTBOUND_PORTS", "25,20-30"),
@@ -135,28 +100,75 @@ mod tests {
         .unwrap()
     }
 
+    /// What `nft` lists, given this text first.
+    fn listed(text: &str) -> String {
+        let mut child =
+            Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{text}");
+        let output = Command::new("nft").args(["list", "ruleset"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Every rule by itself, as `nft` lists it; sets are taken apart.
+    fn rules(listed: &str) -> Vec<String> {
+        let mut rules = Vec::new();
+        for line in listed.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match line
+                .split_once("{ ")
+                .and_then(|(what, set)| Some((what, set.strip_suffix(" } return")?)))
+            {
+                Some((what, set)) => {
+                    rules.extend(set.split(", ").map(|one| format!("{what}{one} return")))
+                }
+                None => rules.push(line.to_owned()),
+            }
+        }
+        // One port may be listed as a range of one.
+        rules
+            .iter()
+            .map(|rule| {
+                let words = rule.split(' ').map(|word| match word.split_once('-') {
+                    Some((first, last)) if first == last => first.to_owned(),
+                    _ => word.to_owned(),
+                });
+                words.collect::<Vec<_>>().join(" ")
+            })
+            .collect()
+    }
+
     #[test]
     fn applies_twice_and_removes_completely() {
         in_own_namespace(|| {
-            assert_eq!(applied().unwrap(), None);
             remove().unwrap();
             apply(&settings()).unwrap();
-            let once = applied().unwrap().unwrap();
+            let once = listed("");
             apply(&settings()).unwrap();
-            assert_eq!(applied().unwrap().unwrap(), once, "twice is once");
+            assert_eq!(listed(""), once, "twice is once");
             assert_eq!(once.matches("redirect to").count(), 2, "{once}");
             remove().unwrap();
             remove().unwrap();
-            assert_eq!(applied().unwrap(), None);
-            assert_eq!(nft(&["list", "ruleset"], "").unwrap().trim(), "", "nothing is left");
+            assert_eq!(listed("").trim(), "", "nothing is left");
         });
     }
 
     #[test]
-    fn a_refusal_says_what_nft_said() {
+    fn the_text_says_what_is_applied() {
         in_own_namespace(|| {
-            let error = nft(&["-f", "-"], "add rule inet leno nowhere accept\n").unwrap_err();
-            assert!(error.to_string().contains("nowhere"), "{error}");
+            apply(&settings()).unwrap();
+            let applied = listed("");
+            remove().unwrap();
+            assert_eq!(rules(&applied), rules(&listed(&ruleset(&settings()))));
+        });
+    }
+
+    #[test]
+    fn many_ranges_are_one_transaction() {
+        in_own_namespace(|| {
+            let ports: Vec<String> = (1..30_000).step_by(10).map(|port| port.to_string()).collect();
+            let raw = Raw::from([("LENO_PROXY_SKIP_OUTBOUND_PORTS", ports.join(",").as_str())]);
+            apply(&capture_settings(&raw).unwrap()).unwrap();
+            assert_eq!(listed("").matches("return").count(), 3000 + 6);
         });
     }
 

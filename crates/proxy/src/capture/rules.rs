@@ -1,4 +1,4 @@
-//! What is captured, as an nftables ruleset; a pure function of [`Settings`].
+//! What is captured, as nftables rules; a pure function of [`Settings`]. [`super::netlink`] gives them to the kernel.
 //!
 //! **Inbound** (`prerouting`): every TCP connection that arrives from outside goes to the inbound port, except to
 //! the skip ports and to our own ports. A connection straight to the inbound port (another proxy's opaque transport)
@@ -65,6 +65,18 @@ impl PortRange {
         }
     }
 
+    /// The first of them.
+    #[must_use]
+    pub fn first(&self) -> u16 {
+        self.first
+    }
+
+    /// The last of them.
+    #[must_use]
+    pub fn last(&self) -> u16 {
+        self.last
+    }
+
     /// One port.
     #[must_use]
     pub fn single(port: u16) -> Self {
@@ -88,33 +100,105 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// Removes the table, whether it is there or not: `delete` alone fails where there is none.
-pub const REMOVE: &str = "add table inet leno\ndelete table inet leno\n";
+/// The table of ours, of family `inet`.
+pub const TABLE: &str = "leno";
 
-/// The whole ruleset as one transaction for `nft -f`; applying it again replaces it.
+/// Where a chain hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// What arrives.
+    Prerouting,
+    /// What leaves.
+    Output,
+}
+
+/// A chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it hangs.
+    pub hook: Hook,
+    /// The first rule that fits decides.
+    pub rules: Vec<Rule>,
+}
+
+/// A rule. All but the last of a chain leave alone what they name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// What arrives or leaves by `lo`.
+    Loopback(Hook),
+    /// What this user sends.
+    User(u32),
+    /// TCP to these ports, which do not overlap.
+    Ports(Vec<PortRange>),
+    /// To these networks.
+    Ipv4(Vec<Ipv4Net>),
+    /// To these networks.
+    Ipv6(Vec<Ipv6Net>),
+    /// All TCP that is left, to this port of ours.
+    Redirect(u16),
+}
+
+/// The rules.
 #[must_use]
-pub fn ruleset(settings: &Settings) -> String {
+pub fn chains(settings: &Settings) -> [Chain; 2] {
     let Settings { inbound_port, outbound_port, admin_port, uid, .. } = settings;
     let own = [*inbound_port, *admin_port, TAP_PORT].map(PortRange::single);
-    let mut text = String::from(REMOVE);
-    text.push_str("table inet leno {\n\tchain inbound {\n");
-    text.push_str("\t\ttype nat hook prerouting priority dstnat; policy accept;\n");
-    text.push_str("\t\tiifname \"lo\" return\n");
-    skip(&mut text, "tcp dport", &merged(&own));
-    skip(&mut text, "tcp dport", &merged(&settings.skip_inbound_ports));
-    let _ = writeln!(text, "\t\tmeta l4proto tcp redirect to :{inbound_port}\n\t}}");
-    text.push_str("\tchain outbound {\n");
-    // nft takes the name `dstnat` only at prerouting; this is its number.
-    text.push_str("\t\ttype nat hook output priority -100; policy accept;\n");
-    let _ = writeln!(text, "\t\tmeta skuid {uid} return");
-    text.push_str("\t\toifname \"lo\" return\n");
-    skip(&mut text, "tcp dport", &merged(&[PortRange::single(DNS_PORT)]));
-    skip(&mut text, "tcp dport", &merged(&settings.skip_outbound_ports));
     let (v4, v6) = subnets(&settings.skip_subnets);
-    skip(&mut text, "ip daddr", &v4);
-    skip(&mut text, "ip6 daddr", &v6);
-    let _ = writeln!(text, "\t\tmeta l4proto tcp redirect to :{outbound_port}\n\t}}\n}}");
+    let inbound = vec![
+        Rule::Loopback(Hook::Prerouting),
+        Rule::Ports(merged(&own)),
+        Rule::Ports(merged(&settings.skip_inbound_ports)),
+        Rule::Redirect(*inbound_port),
+    ];
+    let outbound = vec![
+        Rule::User(*uid),
+        Rule::Loopback(Hook::Output),
+        Rule::Ports(merged(&[PortRange::single(DNS_PORT)])),
+        Rule::Ports(merged(&settings.skip_outbound_ports)),
+        Rule::Ipv4(v4),
+        Rule::Ipv6(v6),
+        Rule::Redirect(*outbound_port),
+    ];
+    [
+        Chain { name: "inbound", hook: Hook::Prerouting, rules: inbound },
+        Chain { name: "outbound", hook: Hook::Output, rules: outbound },
+    ]
+}
+
+/// The rules as `nft -f` takes them, for people; applying them again replaces them.
+#[must_use]
+pub fn ruleset(settings: &Settings) -> String {
+    // `delete` alone fails where there is no table.
+    let mut text =
+        format!("add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n");
+    for Chain { name, hook, rules } in chains(settings) {
+        // nft takes the name `dstnat` only at prerouting; -100 is its number.
+        let place = match hook {
+            Hook::Prerouting => "prerouting priority dstnat",
+            Hook::Output => "output priority -100",
+        };
+        let _ = writeln!(text, "\tchain {name} {{\n\t\ttype nat hook {place}; policy accept;");
+        for rule in &rules {
+            write_rule(&mut text, rule);
+        }
+        text.push_str("\t}\n");
+    }
+    text.push_str("}\n");
     text
+}
+
+fn write_rule(text: &mut String, rule: &Rule) {
+    let _ = match rule {
+        Rule::Loopback(Hook::Prerouting) => writeln!(text, "\t\tiifname \"lo\" return"),
+        Rule::Loopback(Hook::Output) => writeln!(text, "\t\toifname \"lo\" return"),
+        Rule::User(user) => writeln!(text, "\t\tmeta skuid {user} return"),
+        Rule::Redirect(port) => writeln!(text, "\t\tmeta l4proto tcp redirect to :{port}"),
+        Rule::Ports(ports) => return skip(text, "tcp dport", ports),
+        Rule::Ipv4(nets) => return skip(text, "ip daddr", nets),
+        Rule::Ipv6(nets) => return skip(text, "ip6 daddr", nets),
+    };
 }
 
 fn skip(text: &mut String, what: &str, values: &[impl fmt::Display]) {
