@@ -21,13 +21,14 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 COMPILING := $(strip $(if $(shell command -v clang),,clang) $(if $(shell command -v ld.lld),,lld) \
 	$(if $(shell command -v cc),,gcc libc6-dev))
 
-.PHONY: help demo test fuzz bench-quick sizes clean ready-to-compile
+.PHONY: help demo test fuzz bench bench-quick sizes clean ready-to-compile
 
 help:
 	@echo "make demo         bookinfo through the mesh: who spoke with whom, how well, at what cost (as root)"
 	@echo "make test         every check and every test (as root)"
 	@echo "make fuzz         every fuzz target for 30 s"
-	@echo "make bench-quick  memory, binary size and CPU per request, beside HAProxy (as root)"
+	@echo "make bench        CPU, latency and memory beside the peers, against budgets.toml: 15 minutes (as root)"
+	@echo "make bench-quick  the same in short, beside HAProxy alone: 4 minutes (as root)"
 	@echo "make sizes        sizes and dependency counts against budgets.toml"
 	@echo "make clean        remove everything that was built"
 
@@ -39,6 +40,9 @@ test: ready-to-compile
 
 fuzz: ready-to-compile
 	@cargo xtask fuzz
+
+bench: ready-to-compile
+	@cargo xtask bench
 
 bench-quick: ready-to-compile
 	@cargo xtask bench-quick

@@ -349,6 +349,11 @@ impl Mesh {
         &self.manifests
     }
 
+    /// The control plane; absent when nobody is meshed.
+    pub fn control(&self) -> Option<&Running> {
+        self.control.as_ref()
+    }
+
     /// The control plane, to be ended or signalled.
     pub fn control_mut(&mut self) -> &mut Option<Running> {
         &mut self.control

@@ -4,6 +4,7 @@
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
 //! - [`fences`]: what no crate may reach, which licences come in, what exists twice.
+//! - `bench`: what was promised of CPU, latency and memory, beside the peers, against `budgets.toml`.
 //! - `instructions`: what a request costs a proxy, in instructions, against `budgets.toml`.
 //! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
@@ -14,7 +15,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "bench")]
-mod bench_quick;
+mod bench;
 mod budgets;
 mod ci;
 mod command;
@@ -39,7 +40,8 @@ cargo xtask sizes         release binaries and dependency counts against budgets
 cargo xtask pages [write] pages printed by programs: check them, or write them again
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
 cargo xtask instructions  instructions per request of each proxy (--annotate: where they are)
-cargo xtask bench-quick   memory, size and CPU per request, beside HAProxy
+cargo xtask bench         what was promised, measured beside the peers, against budgets.toml
+cargo xtask bench-quick   the same in short, beside HAProxy alone
 ";
 
 fn main() -> ExitCode {
@@ -72,11 +74,11 @@ fn run(words: &[&str]) -> Result<()> {
         ["setup"] => setup::demo(),
         ["setup", "test"] => setup::test(),
         #[cfg(feature = "bench")]
-        ["bench-quick", ..] => bench_quick::run(),
+        [verb @ ("bench" | "bench-quick"), rest @ ..] => bench::run(verb, rest),
         #[cfg(feature = "bench")]
         ["instructions", rest @ ..] => instructions::run(rest),
         #[cfg(not(feature = "bench"))]
-        ["bench-quick" | "instructions", ..] => measure(words),
+        ["bench" | "bench-quick" | "instructions", ..] => measure(words),
         ["fences"] => fences::run(),
         ["sizes"] => sizes::run(),
         ["pages"] => pages::run(false),

@@ -93,7 +93,7 @@ pub(super) fn costs(traffic: &Figures) {
     println!(
         "\n  A proxy that wakes for each request needs more for it than one that is busy, and the machine's"
     );
-    println!("  other work shows: `make bench-quick` measures, side by side with HAProxy.");
+    println!("  other work shows: `make bench` measures, side by side with its peers.");
 }
 
 fn cost_row(name: &str, cost: Cost) {

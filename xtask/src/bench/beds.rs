@@ -1,8 +1,6 @@
-//! What is measured: a client pod and a server pod with nginx, and between them nothing, Leno or HAProxy.
+//! Where memory is measured: a client pod and a server pod with nginx, and between them Leno or HAProxy.
 //!
-//! Each bed has a node and pods of its own, with the same addresses, so that all three run at once and
-//! nothing has to be changed between turns. HAProxy is captured as Leno is: by REDIRECT on both sides,
-//! running as a user whose own traffic passes.
+//! HAProxy is captured as Leno is: by REDIRECT on both sides, running as a user whose own traffic passes.
 
 use anyhow::{Context as _, Result, ensure};
 use leno_tests::authority::{Authority, Leaf};
@@ -12,8 +10,6 @@ use leno_tests::namespace::Namespace;
 use leno_tests::proc;
 use leno_tests::program::{Program, Running};
 use leno_tests::wait::LIMIT;
-use nix::time::clock_getcpuclockid;
-use nix::unistd::Pid;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,16 +28,9 @@ const SERVER: &str = "server";
 pub(super) struct Bed {
     /// What stands between client and server.
     pub(super) name: &'static str,
-    /// Client connections that last through all turns at a fixed rate.
-    pub(super) connections: Vec<TcpStream>,
     haproxys: Vec<Running>,
     _server: Running,
     mesh: Mesh,
-}
-
-/// Nothing between them.
-pub(super) fn direct() -> Result<Bed> {
-    start("none", Meshed::No)
 }
 
 /// A leno-proxy in each pod.
@@ -53,7 +42,7 @@ pub(super) fn leno() -> Result<Bed> {
 pub(super) fn haproxy() -> Result<Bed> {
     let mut bed = start("haproxy", Meshed::No)?;
     let directory = bed.mesh.directory();
-    let authority = Authority::new("bench-quick");
+    let authority = Authority::new("bench");
     std::fs::write(directory.join("anchor.pem"), authority.pem())?;
     let server = bed.mesh.pod(SERVER).addresses.v4;
     let bundle = |pod: &str| format!("{}/{pod}.pem", directory.display());
@@ -104,7 +93,7 @@ fn start(name: &'static str, meshed: Meshed) -> Result<Bed> {
     let plan = Plan::new().pod(CLIENT).pod(SERVER).service(SERVER, [PORT], &[SERVER]);
     let mesh = plan.try_start(&format!("bench-{name}"), meshed)?;
     let server = nginx(&mesh).with_context(|| format!("nginx of bed {name}"))?;
-    Ok(Bed { name, connections: Vec::new(), haproxys: Vec::new(), _server: server, mesh })
+    Ok(Bed { name, haproxys: Vec::new(), _server: server, mesh })
 }
 
 fn nginx(mesh: &Mesh) -> Result<Running> {
@@ -185,11 +174,9 @@ impl Bed {
         ours.chain(&self.haproxys).map(Running::pid).collect()
     }
 
-    /// What each proxy has used so far: user and system time of all its threads, past and present, as in
-    /// `/proc/PID/stat` but in nanoseconds.
-    pub(super) fn cpu(&self) -> Result<Vec<Duration>> {
-        let used = |pid| Ok(clock_getcpuclockid(Pid::from_raw(pid))?.now()?.into());
-        self.pids().into_iter().map(used).collect::<Result<_>>().context("a proxy is gone")
+    /// The control plane, where there is one.
+    pub(super) fn control(&self) -> Option<i32> {
+        self.mesh.control().map(Running::pid)
     }
 
     /// KiB resident of each proxy.
