@@ -1,7 +1,8 @@
 //! The same two pods under one mesh after the other, as `leno bench` runs them: traffic passes, TLS is on the wire where a mesh
 //! promises it, the application comes back when it is killed, and nothing is left.
 //!
-//! Needs root, `haproxy`, `nginx`, `curl`, and the programs of the project beside `leno`. Envoy and linkerd2-proxy are too large for here.
+//! Needs root, `haproxy`, `nginx`, `curl`, `python3`, and the programs of the project beside `leno`. Envoy is too large for here, and
+//! linkerd2-proxy is asked for by name.
 
 #[path = "support/left.rs"]
 mod left;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REQUESTS: usize = 20;
+/// As long as it is waited for what does not come up.
+const START_WAIT: Duration = Duration::from_secs(8);
 
 const PAIR: &str = r#"
 apiVersion: v1
@@ -202,51 +205,119 @@ fn nginx() {
     check(Kind::Nginx, "nginx", "proved");
 }
 
-/// The environment that linkerd's proxy would get, checked by a program in its place.
+/// The real one, which is too large to be had everywhere.
 #[test]
-fn linkerd_gets_what_its_injector_gives() {
-    use std::os::unix::fs::PermissionsExt;
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // In the proxy's place: writes down what it was given, then answers as ready for ever.
-    let fake = Path::new("/run").join(format!("leno-bench-fake-{}.py", std::process::id()));
-    let script = r#"#!/usr/bin/env python3
-import http.server, json, os
-seen = {k: v for k, v in os.environ.items() if k.startswith("LINKERD2_PROXY_")}
-identity = seen["LINKERD2_PROXY_IDENTITY_DIR"]
-seen["uid"] = str(os.getuid())
-seen["token"] = open(seen["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"]).read()[:2]
-seen["key"] = str(len(open(identity + "/key.p8", "rb").read()) > 100)
-seen["csr"] = str(len(open(identity + "/csr.der", "rb").read()) > 100)
+#[ignore = "needs linkerd2-proxy in PATH (docs/scenarios.md): cargo nextest run -p leno-cli --run-ignored only -E 'test(linkerd)'"]
+fn linkerd() {
+    check(Kind::Linkerd, "linkerd2-proxy", "proved");
+}
+
+/// In the place of linkerd's proxy, as far as it goes without gRPC: without configuration it says its build and ends. With one
+/// it wants everything that the real one wants, and a control plane that is who it was told; then it is ready and shows what
+/// it was given.
+const STAND_IN: &str = r#"#!/usr/bin/env python3
+import http.server, json, os, socket, ssl, sys
+given = {k[15:]: v for k, v in os.environ.items() if k.startswith("LINKERD2_PROXY_")}
+def wrong(why):
+    print("Invalid configuration: " + why, file=sys.stderr)
+    sys.exit(64)
+if given.get("LOG") == "linkerd=info":
+    print("[     0.000127s]  INFO ThreadId(01) linkerd2_proxy: release 1.2.3 (abc) by test on 2026-01-01T00:00:00Z")
+for name in ["DESTINATION_SVC_ADDR", "POLICY_SVC_ADDR", "POLICY_WORKLOAD", "IDENTITY_SVC_ADDR", "IDENTITY_SVC_NAME",
+             "IDENTITY_DIR", "IDENTITY_TOKEN_FILE", "IDENTITY_TRUST_ANCHORS", "IDENTITY_LOCAL_NAME"]:
+    if not given.get(name):
+        wrong(name + " must be set")
+def listen(text):
+    host, port = text.rsplit(":", 1)
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    return socket.create_server((host.strip("[]"), int(port)), family=family)
+given["uid"] = str(os.getuid())
+given["token"] = open(given["IDENTITY_TOKEN_FILE"]).read()[:2]
+for name in ["key.p8", "csr.der"]:
+    given[name] = open(given["IDENTITY_DIR"] + "/" + name, "rb").read()[:1].hex()
+kept = [listen(at) for at in given["OUTBOUND_LISTEN_ADDRS"].split(",") + [given["INBOUND_LISTEN_ADDR"]]]
+for service in ["IDENTITY", "DESTINATION", "POLICY"]:
+    tls = ssl.create_default_context(cadata=given["IDENTITY_TRUST_ANCHORS"])
+    tls.set_alpn_protocols(["h2"])
+    host, port = given[service + "_SVC_ADDR"].rsplit(":", 1)
+    with tls.wrap_socket(socket.create_connection((host, int(port))), server_hostname=given[service + "_SVC_NAME"]) as control:
+        given[service] = control.version() + " " + str(control.selected_alpn_protocol())
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        text = json.dumps(seen).encode()
+        text = json.dumps(given).encode()
         self.send_response(200); self.send_header("Content-Length", str(len(text))); self.end_headers()
         self.wfile.write(text)
     def log_message(self, *a): pass
-http.server.HTTPServer(("0.0.0.0", 4191), Answer).serve_forever()
+admin = given["ADMIN_LISTEN_ADDR"].rsplit(":", 1)
+class Server(http.server.HTTPServer):
+    address_family = socket.AF_INET6 if admin[0].startswith("[") else socket.AF_INET
+Server((admin[0].strip("[]"), int(admin[1])), Answer).serve_forever()
 "#;
-    std::fs::write(&fake, script).expect("a script");
-    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-    let manifest = place.path().join("pod.yaml");
+
+/// A bed of one pod with this program in the place of linkerd's proxy; it lies where only root may look for it.
+fn bed_of(script: &str, place: &Path) -> anyhow::Result<Bed> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode;
+    let closed = place.join("closed");
+    std::fs::create_dir(&closed).expect("a directory");
+    std::fs::set_permissions(&closed, mode(0o700)).expect("its mode");
+    let program = closed.join("linkerd2-proxy");
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, mode(0o755)).expect("its mode");
+    let manifest = place.join("pod.yaml");
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: client}\nspec: {terminationGracePeriodSeconds: 1, containers: [{name: sleep, command: [sleep, infinity]}]}\n";
     std::fs::write(&manifest, pod).expect("a manifest");
-    let choice = Choice { program: Some(fake.clone()), ..choice(Kind::Linkerd) };
+    let choice = Choice { program: Some(program), ..choice(Kind::Linkerd) };
     let topology = Topology { manifests: vec![manifest], ..Topology::default() };
-    let bed = Bed::start(&choice, &topology, place.path(), PATIENCE);
-    std::fs::remove_file(&fake).expect("the script");
-    let bed = bed.expect("a bed");
+    Bed::start(&choice, &topology, place, START_WAIT)
+}
+
+#[test]
+fn linkerd_gets_what_its_injector_gives() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let bed = bed_of(STAND_IN, place.path()).expect("a bed");
     assert_eq!(bed.control_pids().len(), 1);
+    assert_eq!(bed.probe()["version"], "release 1.2.3 (abc) by test on 2026-01-01T00:00:00Z");
     let words = ["curl", "-s", "http://127.0.0.1:4191/"].map(str::to_owned);
     let output = bed.command_in("client", &words).output().expect("leno exec");
     let seen: BTreeMap<String, String> = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(seen["uid"], "2102");
-    assert_eq!(seen["token"], "ey", "a JSON web token");
-    assert_eq!((seen["key"].as_str(), seen["csr"].as_str()), ("True", "True"));
-    assert!(
-        seen["LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"].contains("BEGIN CERTIFICATE"),
-        "{seen:?}"
+    for (name, expected) in [
+        ("uid", "2102"),
+        // A JSON web token; DER.
+        ("token", "ey"),
+        ("key.p8", "30"),
+        ("csr.der", "30"),
+        ("IDENTITY", "TLSv1.3 h2"),
+        ("DESTINATION", "TLSv1.3 h2"),
+        ("POLICY", "TLSv1.3 h2"),
+        ("DESTINATION_SVC_ADDR", "10.96.0.2:8086"),
+        ("IDENTITY_LOCAL_NAME", "default.default.serviceaccount.identity.leno.cluster.local"),
+    ] {
+        assert_eq!(seen[name], expected, "{name}");
+    }
+}
+
+/// What somebody is told whose program is not linkerd's proxy, or does not come up.
+#[test]
+fn what_is_not_linkerds_proxy_is_said() {
+    #[track_caller]
+    fn check(script: &str, expected: &[&str]) {
+        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let error = bed_of(script, place.path()).expect_err("no bed").to_string();
+        for expected in expected {
+            assert!(error.contains(expected), "{error}\nshould contain\n{expected}");
+        }
+    }
+    check(
+        "#!/bin/sh\necho unknown option; exit 2\n",
+        &["is no linkerd2-proxy: exit status: 2, and it said \"unknown option\""],
     );
-    assert_eq!(seen["LINKERD2_PROXY_DESTINATION_SVC_ADDR"], "10.96.0.2:8086");
-    let name = "default.default.serviceaccount.identity.leno.cluster.local";
-    assert_eq!(seen["LINKERD2_PROXY_IDENTITY_LOCAL_NAME"], name);
+    let crash = "given[\"uid\"] = ";
+    assert!(STAND_IN.contains(crash));
+    check(
+        &STAND_IN.replace(crash, "sys.exit(\"it crashed\") #"),
+        &["leno-proxy: waiting", "exit code 1", "it crashed"],
+    );
+    let stranger = STAND_IN.replace("given[service + \"_SVC_NAME\"]", "\"stranger\"");
+    check(&stranger, &["Hostname mismatch"]);
 }

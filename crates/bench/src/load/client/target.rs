@@ -42,7 +42,16 @@ pub struct Target {
 }
 
 /// What a TCP round has where the plan has no body, since a round without bytes would be none.
-const TCP_ROUND: &[u8] = &[b'x'; 64];
+const TCP_ROUND_BYTES: usize = 64;
+
+/// Bytes for a TCP round. They do not begin as text does: a proxy that looks for HTTP takes letters for the beginning of a
+/// request's method, and waits for the rest (linkerd2-proxy for ever).
+#[must_use]
+pub fn tcp_round(bytes: usize) -> Vec<u8> {
+    let mut round = vec![b'x'; bytes];
+    round.iter_mut().take(1).for_each(|first| *first = 0);
+    round
+}
 
 impl Target {
     /// Resolves the host's name, reads certificates, builds the request.
@@ -100,7 +109,7 @@ impl Target {
             method: plan.method.clone(),
             headers: plan.headers.clone(),
             body: match plan.protocol {
-                Protocol::Tcp if plan.body.is_empty() => TCP_ROUND.to_vec(),
+                Protocol::Tcp if plan.body.is_empty() => tcp_round(TCP_ROUND_BYTES),
                 _ => plan.body.clone(),
             },
             streams: plan.streams.max(1),
@@ -159,6 +168,14 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert!(all[2].http1.starts_with(b"GET /c?d HTTP/1.1\r\nhost: 127.0.0.1:81\r\n"));
+    }
+
+    #[test]
+    fn a_round_does_not_begin_like_a_request() {
+        assert_eq!(
+            [tcp_round(0), tcp_round(1), tcp_round(3)],
+            [b"".to_vec(), b"\0".to_vec(), b"\0xx".to_vec()]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::bench::load::Asked;
 use anyhow::{Context as _, bail, ensure};
 use leno_bench::load::client::grpc;
+use leno_bench::load::client::target::tcp_round;
 use leno_bench::load::plan::{
     Choice, Family, Plan, Profile, Protocol, Tls, basic_authorization, time,
 };
@@ -217,7 +218,8 @@ fn body(asked: &Asked, protocol: Protocol) -> anyhow::Result<Vec<u8>> {
         return Ok(match protocol {
             _ if asked.ping => grpc::field(PING_FIELD, size),
             Protocol::GrpcUnary | Protocol::GrpcStream => grpc::ping(size),
-            Protocol::Http1 | Protocol::Http2 | Protocol::Tcp => vec![b'x'; size],
+            Protocol::Tcp => tcp_round(size),
+            Protocol::Http1 | Protocol::Http2 => vec![b'x'; size],
         });
     }
     Ok(asked.body.clone().unwrap_or_default().into_bytes())
