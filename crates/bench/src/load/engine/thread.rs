@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
-use tokio::task::LocalSet;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 
 /// Connections that one thread opens at once, before the first request.
 const OPENING_MAX: usize = 64;
@@ -61,15 +61,16 @@ pub(super) fn run(part: Part) -> std::io::Result<()> {
 }
 
 struct Prepared {
-    runtime: tokio::runtime::Runtime,
-    local: LocalSet,
+    runtime: LocalRuntime,
     desk: Rc<Desk>,
     places: Vec<Rc<Place>>,
 }
 
 impl Prepared {
     fn new(part: &Part) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())?;
         let plan = &part.plan;
         let settings = Settings {
             thread: part.thread,
@@ -85,7 +86,7 @@ impl Prepared {
         let desk = Desk::new(&settings, targets, Arc::clone(&part.shared), part.messages.clone())?;
         drop(inside);
         let places = part.connections.clone().map(|_| Rc::new(Place::new(hosts))).collect();
-        Ok(Self { runtime, local: LocalSet::new(), desk: Rc::new(desk), places })
+        Ok(Self { runtime, desk: Rc::new(desk), places })
     }
 
     /// Opens all connections that will be kept. One that fails is tried again by its first request, which counts it.
@@ -96,7 +97,7 @@ impl Prepared {
         let begin = if part.plan.warm_up.is_zero() { 0 } else { u64::MAX };
         self.desk.phases.set(Phases { origin: 0, begin, end: u64::MAX });
         let opening = self.places.chunks(self.places.len().div_ceil(OPENING_MAX).max(1));
-        self.local.block_on(&self.runtime, async {
+        self.runtime.block_on(async {
             let tasks: Vec<_> = opening
                 .map(|places| {
                     let (desk, places) = (Rc::clone(&self.desk), places.to_vec());
@@ -124,7 +125,7 @@ impl Prepared {
     fn make_requests(self, part: &Part, phases: Phases) {
         let desk = self.desk;
         desk.phases.set(phases);
-        self.local.block_on(&self.runtime, async {
+        self.runtime.block_on(async {
             let timer = Rc::clone(&desk);
             let _timer =
                 Owned(tasks::spawn_local("timer", async move { timer.timer.drive().await }));
