@@ -3,12 +3,15 @@
 //! Cells are the same when mesh, load, mode and parameters are. Two campaigns share no blocks, so their repetitions are
 //! not paired, and the noise band holds what moves a whole campaign's repetitions ([`crate::statistics`]).
 
+use crate::report::{self, Row, Versus};
 use crate::result::{Campaign, Cell, SCHEMA};
 use crate::statistics::{self, Change, Effect};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+/// Columns of the table.
+const COLUMNS: usize = 8;
 /// Nothing got worse.
 const PASS: u8 = 0;
 /// Something got worse beyond the noise band, or an assertion of the second result failed.
@@ -28,6 +31,8 @@ pub struct Compared {
     invalid: Vec<String>,
     /// Assertions of the second result that failed.
     failed: Vec<String>,
+    /// The machines, where they were not the same one.
+    machines: Vec<String>,
 }
 
 /// Reads a result: the file itself, or the directory that it is in.
@@ -61,6 +66,7 @@ pub fn compare(a: &Campaign, b: &Campaign, tolerance: f64) -> Compared {
             .filter(|assertion| !assertion.pass)
             .map(|assertion| format!("{} ({})", assertion.expr, assertion.cell))
             .collect(),
+        machines: machines(a, b),
         ..Compared::default()
     };
     for campaign in [a, b] {
@@ -81,12 +87,30 @@ pub fn compare(a: &Campaign, b: &Campaign, tolerance: f64) -> Compared {
         let changes = statistics::changes(cell, other, tolerance, a.manifest.seed);
         compared.cells.push((name(cell), changes));
     }
+    let all = compared.cells.iter_mut().flat_map(|(_, changes)| changes);
+    statistics::correct_changes(all);
     let told = compared.changes().any(|(_, change)| change.effect != Effect::Unknown);
     if compared.invalid.is_empty() && !told {
         let reason = "nothing can be compared: no cell in common has three repetitions in both";
         compared.invalid.push(reason.to_owned());
     }
     compared
+}
+
+/// Processor and kernel of both, where they differ: then it is not the mesh alone that was changed.
+fn machines(a: &Campaign, b: &Campaign) -> Vec<String> {
+    let machine = |campaign: &Campaign| {
+        let known = ["cpu", "cores", "kernel"].map(|key| {
+            let value = campaign.manifest.host.get(key)?;
+            Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        });
+        known.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    };
+    let (before, after) = (machine(a), machine(b));
+    if before == after {
+        return Vec::new();
+    }
+    vec![format!("before on {before}; after on {after}")]
 }
 
 /// The cells of one that the other does not have.
@@ -129,8 +153,9 @@ impl Compared {
     /// For people: what changed, then everything that did not, then what could not be compared.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut rows: Vec<[String; 7]> = vec![
-            ["cell", "metric", "before", "after", "change", "noise", "effect"].map(str::to_owned),
+        let mut rows: Vec<[String; COLUMNS]> = vec![
+            ["cell", "metric", "before", "after", "change", "noise", "p (Holm)", "effect"]
+                .map(str::to_owned),
         ];
         let mut changes: Vec<(&str, &Change)> = self.changes().collect();
         // Stable: cells stay together within worse, better, same and unknown.
@@ -143,27 +168,70 @@ impl Compared {
         rows.extend(changes.into_iter().map(|(cell, change)| row(cell, change)));
         let mut text =
             format!("{} -> {}\n\n{}", self.campaigns[0], self.campaigns[1], aligned(&rows));
+        // Writing to a string cannot fail.
+        let _written = writeln!(text, "\n{}", self.headline());
+        for note in self.notes() {
+            let _written = writeln!(text, "{note}");
+        }
+        text
+    }
+
+    /// `3 worse, 5 better, 40 same`.
+    fn headline(&self) -> String {
         let (worse, better) = (self.count(Effect::Worse), self.count(Effect::Better));
         let (same, unknown) = (self.count(Effect::Same), self.count(Effect::Unknown));
-        // Writing to a string cannot fail.
-        let _written = write!(text, "\n{worse} worse, {better} better, {same} same");
+        let mut text = format!("{worse} worse, {better} better, {same} same");
         if unknown > 0 {
-            let _written = write!(text, ", {unknown} unknown (fewer than three repetitions)");
+            text += &format!(", {unknown} unknown (fewer than three repetitions)");
         }
-        text.push('\n');
+        text
+    }
+
+    /// What else there is to say, a line each.
+    fn notes(&self) -> Vec<String> {
         let [only_a, only_b] = &self.alone;
         let notes = [
+            ("other machine", &self.machines),
             ("only before", only_a),
             ("only after", only_b),
             ("assertion failed", &self.failed),
             ("invalid", &self.invalid),
         ];
-        for (word, lines) in notes {
-            for line in lines {
-                let _written = writeln!(text, "{word}: {line}");
-            }
-        }
-        text
+        let lines = |(word, lines): (&str, &Vec<String>)| -> Vec<String> {
+            lines.iter().map(|line| format!("{word}: {line}")).collect()
+        };
+        notes.into_iter().flat_map(lines).collect()
+    }
+
+    /// For a browser: one page that needs nothing else, with a forest plot for each figure.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let row = |(cell, change): (&str, &Change)| {
+            let ratio = ratio(change).filter(|ratio| *ratio > 0.0)?;
+            let of_a = |value: f64| value / change.a;
+            let row = Row {
+                label: cell.to_owned(),
+                ratio,
+                ci95: change.ci95.map(|[low, high]| [1.0 + of_a(low), 1.0 + of_a(high)]),
+                noise: of_a(change.noise_band).abs(),
+                effect: change.effect.to_string(),
+                p_holm: change.p_holm,
+                values: format!("{} → {}", figure(change.a), figure(change.b)),
+            };
+            Some((change.metric, row))
+        };
+        report::versus_page(&Versus {
+            before: self.campaigns[0].clone(),
+            after: self.campaigns[1].clone(),
+            verdict: match self.exit_code() {
+                PASS => "pass",
+                WORSE => "fail",
+                _ => "invalid",
+            },
+            headline: self.headline(),
+            notes: self.notes(),
+            rows: self.changes().filter_map(row).collect(),
+        })
     }
 
     /// For programs.
@@ -181,6 +249,8 @@ impl Compared {
                     "ratio": ratio(change),
                     "ci95": change.ci95,
                     "noise_band": change.noise_band,
+                    "p": change.p,
+                    "p_holm": change.p_holm,
                     "effect": change.effect.to_string(),
                 })
             })
@@ -202,7 +272,7 @@ fn ratio(change: &Change) -> Option<f64> {
     (change.a != 0.0).then(|| change.b / change.a)
 }
 
-fn row(cell: &str, change: &Change) -> [String; 7] {
+fn row(cell: &str, change: &Change) -> [String; COLUMNS] {
     let share = |value: f64| match change.a {
         0.0 => "-".to_owned(),
         a => format!("{:.1} %", value / a.abs() * 100.0),
@@ -215,6 +285,7 @@ fn row(cell: &str, change: &Change) -> [String; 7] {
         figure(change.b),
         format!("{sign}{}", share(change.b - change.a)),
         share(change.noise_band),
+        change.p_holm.map_or_else(|| "-".to_owned(), |p| format!("{p:.3}")),
         change.effect.to_string(),
     ]
 }
@@ -229,9 +300,9 @@ fn figure(value: f64) -> String {
 }
 
 /// Columns as wide as their widest word: the first two to the left, figures to the right.
-fn aligned(rows: &[[String; 7]]) -> String {
+fn aligned(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..7).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..COLUMNS).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
         let words: Vec<String> = row
@@ -239,7 +310,7 @@ fn aligned(rows: &[[String; 7]]) -> String {
             .zip(&widths)
             .enumerate()
             .map(|(column, (word, width))| match column {
-                0 | 1 | 6 => format!("{word:<width$}"),
+                0 | 1 | 7 => format!("{word:<width$}"),
                 _ => format!("{word:>width$}"),
             })
             .collect();
@@ -332,6 +403,24 @@ mod tests {
         let json = compared.json();
         assert_eq!((&json["exit_code"], &json["only_b"][0]), (&json!(1), &json!("envoy main")));
         assert_eq!(json["changes"][0]["effect"], "worse");
+        // Six against six, all apart: 2 of 924, times everything that was compared.
+        let (p, holm) = (&json["changes"][0]["p"], &json["changes"][0]["p_holm"]);
+        assert!((p.as_f64().expect("a test") - 2.0 / 924.0).abs() < 1e-9, "{p}");
+        assert!(holm.as_f64().expect("corrected") > p.as_f64().expect("a test"), "{holm}");
+        let html = compared.html();
+        assert!(html.contains("only after: envoy main") && html.contains("e-worse"), "{html}");
+        assert!(html.contains("<span class=\"badge\">FAIL</span>"), "{html}");
+    }
+
+    #[test]
+    fn another_machine_is_named() {
+        let mut then = campaign(&STEADY);
+        then.manifest.host.insert("kernel".into(), "6.1".into());
+        let mut now = then.clone();
+        assert!(!compare(&then, &now, 0.0).table().contains("other machine"));
+        now.manifest.host.insert("kernel".into(), "6.2".into());
+        let text = compare(&then, &now, 0.0).table();
+        assert!(text.contains("other machine: before on 6.1; after on 6.2\n"), "{text}");
     }
 
     #[test]

@@ -19,14 +19,17 @@ mod logs;
 mod markdown;
 pub mod serve;
 mod svg;
+mod versus;
 mod words;
 
 use crate::result::{Campaign, SCHEMA};
 use crate::whole;
 use anyhow::{Context as _, Result, bail};
+pub(crate) use forest::Row;
 use logs::Logs;
 use std::fs;
 use std::path::{Path, PathBuf};
+pub(crate) use versus::{Versus, page as versus_page};
 
 /// The result itself, beside which all else is written.
 pub const RESULT: &str = "result.json";

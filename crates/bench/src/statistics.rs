@@ -19,8 +19,9 @@ mod tests;
 use crate::result::{Campaign, Cell, Estimate, PerRun, Run, Summary};
 use bootstrap::{DRAWS, Draws};
 pub(crate) use effect::Effect;
+pub(crate) use metric::traversed;
 use metric::{COMPARED, COSTS, Name, QUANTILES, ROLES, Source};
-pub(crate) use pairs::{Change, changes};
+pub(crate) use pairs::{Change, changes, correct_changes};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -86,7 +86,9 @@ pub(super) fn cost(campaign: &Campaign, against: &Cell, cell: &Cell) -> Option<D
 pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
     let groups = group::groups(campaign);
     let mut sentences: Vec<String> = main_sentence(campaign, &groups).into_iter().collect();
-    sentences.extend(saturated(campaign, &groups));
+    if groups.iter().any(|group| group.open) {
+        sentences.extend(saturated(campaign, &groups));
+    }
     sentences.extend(broken(campaign));
     if sentences.is_empty() {
         sentences.extend(plain(&groups));
@@ -100,36 +102,48 @@ pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
     sentences
 }
 
-/// `leno: 0.58 × HAProxy CPU per request at 2,000/s; +0.09 ms p50 (HAProxy +0.22)`.
+/// `leno: 0.58 × HAProxy CPU per request and proxy at 2,000/s; +0.09 ms p50 (HAProxy +0.22)`.
 fn main_sentence(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     let (subject, peer) = group::subject(campaign);
     let subject = subject?;
-    // The fastest open loop is where cost matters most and latency can still be told.
-    let open = groups.iter().filter(|group| group.open && group.leads && has(group, subject));
+    // The fastest open loop is where cost matters most and latency can still be told; a closed one has the cost only.
+    let known = groups.iter().filter(|group| group.leads && has(group, subject));
     let against = |group: &Group<'_>| peer.is_some_and(|peer| has(group, peer));
-    let group = open.max_by(|a, b| against(a).cmp(&against(b)).then(a.rate.total_cmp(&b.rate)))?;
+    let rank = |group: &Group<'_>| (group.open, against(group));
+    // Of equals the first: closed loops have no rate, and the first is the scenario's own first.
+    let group = known.rev().max_by(|a, b| rank(a).cmp(&rank(b)).then(a.rate.total_cmp(&b.rate)))?;
     let cell = group.of(subject)?;
     let mut parts = Vec::new();
     if let Some(against) = peer.and_then(|peer| group.of(peer))
         && let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio)
     {
         parts.push(format!(
-            "{} × {} CPU per request",
+            "{} × {} CPU per request and proxy",
             words::figure(ratio),
             words::mesh(&against.mesh)
         ));
     } else if let Some(cost) = group::proxy_cost(cell) {
         parts.push(format!("{} µs CPU per request and proxy", words::figure(cost.v)));
     }
-    let at = if group.rate > 0.0 {
-        format!("at {}/s", words::figure(group.rate))
-    } else {
-        group.words.clone()
+    let at = match group.rate {
+        rate if rate > 0.0 => format!("at {}/s", words::figure(rate)),
+        _ => format!("in {}", words::short(cell, &campaign.cells)),
     };
     let cpu = parts.pop().map(|part| format!("{part} {at}"));
-    let latency = latency_words(campaign, group, subject, peer);
+    let latency = match group.open {
+        true => latency_words(campaign, group, subject, peer),
+        false => capacity_words(group, cell),
+    };
     let said: Vec<String> = cpu.into_iter().chain(latency).collect();
     (!said.is_empty()).then(|| format!("{}: {}.", words::mesh(subject), said.join("; ")))
+}
+
+/// `11,899 answers/s (no mesh 46,020)`.
+fn capacity_words(group: &Group<'_>, cell: &Cell) -> Option<String> {
+    let rate = |cell: &Cell| (cell.summary.rps.n > 0).then_some(cell.summary.rps.v);
+    let none = group.of("none").filter(|none| none.mesh != cell.mesh).and_then(rate);
+    let none = none.map_or_else(String::new, |none| format!(" (no mesh {})", words::figure(none)));
+    Some(format!("{} answers/s{none}", words::figure(rate(cell)?)))
 }
 
 fn has(group: &Group<'_>, mesh: &str) -> bool {
@@ -170,7 +184,7 @@ fn latency_words(
     Some(text)
 }
 
-/// `Saturated: 0.55 × HAProxy CPU per request, 1.4 × its rate.`
+/// `Saturated: 0.55 × HAProxy CPU per request and proxy, 1.4 × its rate.`
 fn saturated(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     let (subject, peer) = group::subject(campaign);
     let (subject, peer) = (subject?, peer?);
@@ -180,7 +194,11 @@ fn saturated(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     let (cell, against) = (group.of(subject)?, group.of(peer)?);
     let mut parts = Vec::new();
     if let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio) {
-        parts.push(format!("{} × {} CPU per request", words::figure(ratio), words::mesh(peer)));
+        parts.push(format!(
+            "{} × {} CPU per request and proxy",
+            words::figure(ratio),
+            words::mesh(peer)
+        ));
     }
     if against.summary.rps.v > 0.0 && cell.summary.rps.v > 0.0 {
         parts.push(format!(

@@ -34,13 +34,23 @@ pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; 
                                  img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'";
 
 /// A part of the page with its heading.
-struct Panel {
-    id: &'static str,
-    title: &'static str,
+pub(super) struct Panel {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
     /// One sentence on how to read it; HTML.
-    about: String,
+    pub(super) about: String,
     /// HTML.
-    body: String,
+    pub(super) body: String,
+}
+
+impl Panel {
+    /// Heading, sentence, body.
+    pub(super) fn section(&self) -> String {
+        let Self { id, title, about, body } = self;
+        format!(
+            "<section id=\"{id}\"><h2>{title}</h2><p class=\"about\">{about}</p>{body}</section>"
+        )
+    }
 }
 
 /// The whole page. `version` is what a served page compares to know of news; empty for a file.
@@ -66,11 +76,9 @@ pub(super) fn page(campaign: &Campaign, logs: &Logs, version: &str) -> String {
     .collect();
     let mut links = String::new();
     let mut bodies = String::new();
-    for Panel { id, title, about, body } in &panels {
-        links += &format!("<a href=\"#{id}\">{title}</a>");
-        bodies += &format!(
-            "<section id=\"{id}\"><h2>{title}</h2><p class=\"about\">{about}</p>{body}</section>"
-        );
+    for panel in &panels {
+        links += &format!("<a href=\"#{}\">{}</a>", panel.id, panel.title);
+        bodies += &panel.section();
     }
     let body =
         format!("{}{}<nav>{links}</nav>{bodies}", verdict::head(campaign), answer::table(campaign));
@@ -110,7 +118,7 @@ fn name(mesh: &str) -> String {
 }
 
 /// A row of buttons of which one is pressed: `key` is what the script shows and hides by, choices are values and words.
-fn choice(key: &str, label: &str, choices: &[(&str, &str)]) -> String {
+pub(super) fn choice(key: &str, label: &str, choices: &[(&str, &str)]) -> String {
     let mut buttons = String::new();
     for (index, (value, words)) in choices.iter().enumerate() {
         let pressed = index == 0;
@@ -124,7 +132,7 @@ fn choice(key: &str, label: &str, choices: &[(&str, &str)]) -> String {
 }
 
 /// One of several drawings of the same thing; shown where every pair of key and value is chosen.
-fn variant(pairs: &[(&str, &str)], first: bool, body: &str) -> String {
+pub(super) fn variant(pairs: &[(&str, &str)], first: bool, body: &str) -> String {
     let pairs: String =
         pairs.iter().map(|(key, value)| format!(" data-of-{key}=\"{value}\"")).collect();
     let hidden = if first { "" } else { " hidden" };
@@ -132,7 +140,7 @@ fn variant(pairs: &[(&str, &str)], first: bool, body: &str) -> String {
 }
 
 /// A table; cells are HTML. The first `left` columns are text, the rest figures.
-fn table(head: &[&str], rows: &[Vec<String>], left: usize) -> String {
+pub(super) fn table(head: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let class = |column: usize| if column < left { "" } else { " class=\"n\"" };
     let head: String = head
         .iter()

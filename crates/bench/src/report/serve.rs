@@ -7,7 +7,8 @@
 use super::html::{self, POLICY};
 use super::logs::Logs;
 use super::svg::escape;
-use super::{RESULT, parse};
+use super::{RESULT, parse, words};
+use crate::compare;
 use crate::load::rest;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -36,6 +37,10 @@ const CONNECTIONS_MAX: usize = 64;
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bytes of what is asked of a load.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+/// A run that has written nothing for so long may have been killed: repetitions of the longest study take less.
+const STALE: Duration = Duration::from_secs(3_600);
+/// A larger file is no result.
+const HEAD_BYTES_MAX: u64 = 1 << 30;
 /// Pause after a failed accept, when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,6 +59,8 @@ enum Route<'a> {
     Version(&'a str),
     /// A file of the result.
     File(&'a str, &'a str),
+    /// The first result against the second, which was before it.
+    Against(&'a str, &'a str),
 }
 
 /// Serves the results below `directory` on `address` until a signal ends it; `listening` is told where. With `makes_loads`
@@ -153,7 +160,7 @@ impl Site {
     fn find(&self, route: &Route<'_>) -> Option<Response<Full<Bytes>>> {
         match route {
             Route::List => Some(self.list()),
-            Route::ListVersion => Some(text(StatusCode::OK, &list_version(&self.results()))),
+            Route::ListVersion => Some(text(StatusCode::OK, &list_version(&self.places()))),
             Route::Slash(name) => {
                 self.within(name, RESULT)?;
                 let mut moved = text(StatusCode::PERMANENT_REDIRECT, "");
@@ -165,6 +172,9 @@ impl Site {
             Route::Page(name) => Some(self.page(&self.within(name, RESULT)?)),
             Route::Version(name) => {
                 Some(text(StatusCode::OK, &version(&self.within(name, RESULT)?)))
+            }
+            Route::Against(name, before) => {
+                Some(self.against(&self.within(name, RESULT)?, &self.within(before, RESULT)?))
             }
             Route::File(name, file) => {
                 let kind = kind(file)?;
@@ -189,49 +199,52 @@ impl Site {
                 let logs = Logs::beside(result.parent().unwrap_or(&self.root));
                 page(html::page(&campaign, &logs, &version))
             }
-            Err(error) => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                &format!("this result cannot be read now: {error:#}\n"),
-            ),
+            Err(error) => unreadable(&error),
         }
     }
 
-    /// Results with their heads, the newest first.
-    fn results(&self) -> Vec<(String, Head, String)> {
+    /// What changed from one result to another.
+    fn against(&self, result: &Path, before: &Path) -> Response<Full<Bytes>> {
+        let read = |path: &Path| super::read(path);
+        match read(before).and_then(|before| Ok((before, read(result)?))) {
+            Ok((before, after)) => page(compare::compare(&before, &after, 0.0).html()),
+            Err(error) => unreadable(&error),
+        }
+    }
+
+    /// Directories that have a result, the newest first, with what changes when it does.
+    fn places(&self) -> Vec<(String, PathBuf, String)> {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let mut results: Vec<_> = entries
+        let mut places: Vec<_> = entries
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok().filter(|name| is_plain(name))?;
                 let path = self.within(&name, RESULT)?;
-                let head = serde_json::from_slice(&fs::read(&path).ok()?).unwrap_or_default();
-                Some((name, head, version(&path)))
+                let version = version(&path);
+                Some((name, path, version))
             })
             .collect();
-        results.sort_by(|a, b| b.0.cmp(&a.0));
-        results
+        places.sort_by(|a, b| b.0.cmp(&a.0));
+        places
     }
 
     fn list(&self) -> Response<Full<Bytes>> {
-        let results = self.results();
-        let rows: String = results
-            .iter()
-            .map(|(name, head, _)| {
-                let verdict = if head.state == "running" { "running" } else { head.verdict.as_str() };
-                let class = if ["pass", "fail", "invalid", "running"].contains(&verdict) { verdict } else { "none" };
-                format!(
-                    "<tr><td><a href=\"/{0}/\">{0}</a></td><td>{1}</td><td>{2}</td><td class=\"{class}\"><span class=\"badge\">{3}</span></td></tr>",
-                    escape(name),
-                    escape(&head.scenario.id),
-                    escape(&head.scenario.title),
-                    escape(if verdict.is_empty() { "unreadable" } else { verdict })
-                )
-            })
-            .collect();
+        let places = self.places();
+        let heads: Vec<Head> = places.iter().map(|(_, path, _)| Head::read(path)).collect();
+        let row = |(index, (name, path, _)): (usize, &(String, PathBuf, String))| {
+            let head = &heads[index];
+            let same = |other: &usize| {
+                !head.scenario.id.is_empty() && heads[*other].scenario.id == head.scenario.id
+            };
+            let before = (index + 1..heads.len()).find(same).map(|other| places[other].0.as_str());
+            list_row(name, head, age(path), before)
+        };
+        let rows: String = places.iter().enumerate().map(row).collect();
         let body = if rows.is_empty() {
             "<p>No results yet: <code>leno bench run</code> makes one.</p>".to_owned()
         } else {
             format!(
-                "<table><thead><tr><th>result</th><th>scenario</th><th></th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table>"
+                "<div class=\"scroll\"><table><thead><tr><th>result</th><th>verdict</th><th>scenario</th><th>meshes</th>\
+                 <th class=\"n\">repetitions</th><th class=\"n\">written</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
             )
         };
         let body = format!(
@@ -239,8 +252,71 @@ impl Site {
              <button type=\"button\" id=\"theme\" title=\"light or dark\">◐</button></div></header><section>{body}</section>"
         );
         // The list is always watched: a run may begin at any time.
-        page(html::document("leno bench · results", &body, &list_version(&results), true))
+        page(html::document("leno bench · results", &body, &list_version(&places), true))
     }
+}
+
+/// One result of the list; `before` is the last one of the same scenario.
+fn list_row(name: &str, head: &Head, age: Option<Duration>, before: Option<&str>) -> String {
+    let verdict = if head.state == "running" { "running" } else { head.verdict.as_str() };
+    let class = match verdict {
+        "pass" | "fail" | "invalid" | "running" => verdict,
+        _ => "none",
+    };
+    // A run that was killed says for ever that it goes on.
+    let stale = verdict == "running" && age.is_some_and(|age| age > STALE);
+    let mut meshes: Vec<&str> = Vec::new();
+    for cell in &head.cells {
+        if !meshes.contains(&cell.mesh.as_str()) {
+            meshes.push(&cell.mesh);
+        }
+    }
+    meshes.sort_by_key(|mesh| words::place(mesh));
+    let meshes: Vec<String> = meshes.iter().map(|mesh| words::mesh(mesh)).collect();
+    let (all, valid) = head
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.runs)
+        .fold((0, 0), |(all, valid), run| (all + 1, valid + u32::from(run.valid)));
+    let against = before.map_or_else(String::new, |before| {
+        format!(
+            "<a href=\"/{}/against/{}\">against the one before</a>",
+            escape(name),
+            escape(before)
+        )
+    });
+    format!(
+        "<tr><td><a href=\"/{0}/\">{0}</a></td><td class=\"{class}\"><span class=\"badge\">{1}</span>{2}</td><td><b>{3}</b> {4}</td>\
+         <td>{5}</td><td class=\"n\">{valid} of {all} valid</td><td class=\"n\">{6}</td><td>{against}</td></tr>",
+        escape(name),
+        escape(if verdict.is_empty() { "unreadable" } else { verdict }),
+        if stale { " <small>or killed: nothing was written for long</small>" } else { "" },
+        escape(&head.scenario.id),
+        escape(&head.scenario.title),
+        escape(&meshes.join(", ")),
+        age.map_or_else(|| "–".to_owned(), ago),
+    )
+}
+
+/// How long ago the file was written.
+fn age(path: &Path) -> Option<Duration> {
+    fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()
+}
+
+/// `3 min ago`.
+fn ago(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// A result that is torn, of another version, or none at all.
+fn unreadable(error: &anyhow::Error) -> Response<Full<Bytes>> {
+    text(StatusCode::SERVICE_UNAVAILABLE, &format!("this result cannot be read now: {error:#}\n"))
 }
 
 /// Answers who wants a load. A page in a browser that comes from elsewhere may not: its user does not know of it.
@@ -267,6 +343,29 @@ struct Head {
     scenario: HeadScenario,
     state: String,
     verdict: String,
+    cells: Vec<HeadCell>,
+}
+
+impl Head {
+    /// What can be read of it: nothing of what is torn or foreign.
+    fn read(path: &Path) -> Self {
+        let known = fs::metadata(path).is_ok_and(|file| file.len() <= HEAD_BYTES_MAX);
+        let text = if known { fs::read(path).unwrap_or_default() } else { Vec::new() };
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct HeadCell {
+    mesh: String,
+    runs: Vec<HeadRun>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct HeadRun {
+    valid: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -286,12 +385,15 @@ fn route(path: &str) -> Option<Route<'_>> {
         (name, Some(""), None) => Route::Page(name),
         (name, Some("version"), None) => Route::Version(name),
         (name, Some(file), None) => Route::File(name, file),
+        (name, Some("against"), Some(before)) if parts.next().is_none() => {
+            Route::Against(name, before)
+        }
         _ => return None,
     };
     let plain = match &route {
         Route::List | Route::ListVersion => true,
         Route::Page(name) | Route::Slash(name) | Route::Version(name) => is_plain(name),
-        Route::File(name, file) => is_plain(name) && is_plain(file),
+        Route::File(name, other) | Route::Against(name, other) => is_plain(name) && is_plain(other),
     };
     plain.then_some(route)
 }
@@ -332,9 +434,9 @@ fn version(path: &Path) -> String {
     format!("{:x}-{:x}", written.unwrap_or_default().as_nanos(), known.len())
 }
 
-fn list_version(results: &[(String, Head, String)]) -> String {
+fn list_version(places: &[(String, PathBuf, String)]) -> String {
     let mut hasher = DefaultHasher::new();
-    for (name, _, version) in results {
+    for (name, _, version) in places {
         (name, version).hash(&mut hasher);
     }
     format!("{:x}", hasher.finish())
@@ -371,6 +473,7 @@ mod tests {
         check("/a/", Some(Route::Page("a")));
         check("/a/version", Some(Route::Version("a")));
         check("/a/run1.hlog", Some(Route::File("a", "run1.hlog")));
+        check("/a/against/b", Some(Route::Against("a", "b")));
         for refused in [
             "",
             "/..",
@@ -384,6 +487,8 @@ mod tests {
             "/a//",
             "/a/b%2f.json",
             "/a\\b/",
+            "/a/against/..",
+            "/a/against/b/c",
         ] {
             check(refused, None);
         }
@@ -408,6 +513,57 @@ mod tests {
         assert!(site.within("a", "own.json").is_some());
         assert_eq!(site.within("a", "result.json"), None);
         assert_eq!(site.within("a", "none.json"), None);
+    }
+
+    #[test]
+    fn what_is_torn_or_foreign_is_listed_and_breaks_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(directory.path()).expect("it is there");
+        let torn = &br#"{"schema":"leno-bench/result/v1","cells":[{"mesh":"none""#[..];
+        let files: [(&str, &[u8]); 5] = [
+            ("torn", torn),
+            ("empty", b""),
+            ("binary", &[0xff, 0x00, 0x9f]),
+            ("foreign", br#"{"cells":7,"state":["x"]}"#),
+            ("other", br#"{"schema":"leno-bench/result/v9","verdict":"<b>","state":"finished"}"#),
+        ];
+        for (name, bytes) in files {
+            fs::create_dir(root.join(name)).expect("made");
+            fs::write(root.join(name).join(RESULT), bytes).expect("written");
+        }
+        // A directory in the place of the file, a directory without one, a file among the directories.
+        fs::create_dir_all(root.join("odd").join(RESULT)).expect("made");
+        fs::create_dir(root.join("bare")).expect("made");
+        fs::write(root.join("notes.txt"), "mine").expect("written");
+        let site = Site { root, runs: None, loopback: true };
+        let names: Vec<String> = site.places().into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["torn", "other", "foreign", "empty", "binary"]);
+        assert_eq!(site.list().status(), StatusCode::OK);
+        for (name, _) in files {
+            let page = site.find(&Route::Page(name)).expect("it is there");
+            assert_eq!(page.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
+            let against = site.find(&Route::Against(name, "torn")).expect("they are there");
+            assert_eq!(against.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
+        }
+        for name in ["odd", "bare", "notes.txt", "none"] {
+            assert!(site.find(&Route::Page(name)).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_row_says_what_is_known() {
+        let head: Head = serde_json::from_str(
+            r#"{"scenario":{"id":"quick"},"state":"running","cells":[{"mesh":"none","runs":[{"valid":true},{"valid":false}]},{"mesh":"leno"}]}"#,
+        )
+        .expect("it is JSON");
+        let row = list_row("b", &head, Some(Duration::from_secs(200)), Some("a"));
+        for part in ["no mesh, leno", "1 of 2 valid", "3 min ago", "/b/against/a", "running"] {
+            assert!(row.contains(part), "{part}: {row}");
+        }
+        assert!(!row.contains("killed"));
+        let row = list_row("b", &head, Some(STALE * 2), None);
+        assert!(row.contains("or killed") && !row.contains("against"), "{row}");
+        assert!(list_row("c", &Head::default(), None, None).contains("unreadable"));
     }
 
     #[test]

@@ -142,6 +142,12 @@ pub(super) fn plain(value: &Value) -> String {
         Value::Null => "–".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) => number.as_f64().map_or_else(String::new, trimmed),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| {
+                format!("{}: {}", key.replace('_', " "), plain(value))
+            };
+            fields.iter().map(field).collect::<Vec<_>>().join("; ")
+        }
         value => value.to_string(),
     }
 }
@@ -258,6 +264,28 @@ mod tests {
             (tick(0.05), tick(20_000.0), tick(-0.5)),
             ("0.05".into(), "20k".into(), "−0.5".into())
         );
+    }
+
+    #[test]
+    fn values_without_brackets() {
+        assert_eq!(plain(&json!({"a_b": 1.5, "c": "d"})), "a b: 1.5; c: d");
+        assert_eq!((plain(&Value::Null), plain(&json!(true))), ("–".into(), "true".into()));
+    }
+
+    #[test]
+    fn short_words_are_those_that_tell_cells_apart() {
+        let cell = |load: &str, mode: &str, rate: u32| Cell {
+            load: load.into(),
+            mode: mode.into(),
+            params: [("rate".to_owned(), json!(rate)), ("protocol".to_owned(), json!("http1"))]
+                .into(),
+            ..Cell::default()
+        };
+        let cells =
+            [cell("steady", "honest", 20), cell("steady", "honest", 2000), cell("grpc", "wrk2", 9)];
+        let seen: Vec<String> = cells.iter().map(|cell| short(cell, &cells)).collect();
+        assert_eq!(seen, ["steady 20/s", "steady 2,000/s", "grpc (wrk2)"]);
+        assert_eq!(parameter("replicas echo"), "servers (echo)");
     }
 
     #[test]

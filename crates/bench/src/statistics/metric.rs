@@ -230,7 +230,7 @@ impl<'a> Source<'a> {
 
 /// CPU microseconds, and the requests that they were spent on. Of those that counted their requests, where some did: one
 /// that was killed took its count with it. Where none did, every request counts as having passed each.
-fn traversed(run: &Run, all: &[Used]) -> (f64, f64) {
+pub(crate) fn traversed(run: &Run, all: &[Used]) -> (f64, f64) {
     let counted: Vec<(f64, u64)> =
         all.iter().filter_map(|used| Some((used.cpu_s, used.traversals?))).collect();
     let (cpu_s, passed) = match counted.is_empty() {

@@ -90,6 +90,10 @@ pub(crate) struct Change {
     /// Absolute.
     pub(crate) noise_band: f64,
     pub(crate) effect: Effect,
+    /// Wilcoxon's rank sum of the repetitions, two-sided; absent with fewer than four in either.
+    pub(crate) p: Option<f64>,
+    /// The same, corrected for everything that was compared.
+    pub(crate) p_holm: Option<f64>,
 }
 
 /// Every figure that a cell has in both of two campaigns. A change below `tolerance` (a share of `a`) is none.
@@ -111,7 +115,12 @@ pub(crate) fn changes(a: &Cell, b: &Cell, tolerance: f64, seed: u64) -> Vec<Chan
             let noise = absolute(&a, value_a).max(absolute(&b, value_b));
             let noise_band = noise.max(tolerance * value_a.abs());
             let effect = Effect::of(value_b - value_a, ci95, noise_band, name.more_is_better());
-            Some(Change { metric, a: value_a, b: value_b, ci95, noise_band, effect })
+            let own = |figure: &Figure| -> Option<Vec<f64>> {
+                (0..figure.runs()).map(|run| figure.of_run(run)).collect()
+            };
+            let p = rank::rank_sum(&own(&a)?, &own(&b)?);
+            let (a, b) = (value_a, value_b);
+            Some(Change { metric, a, b, ci95, noise_band, effect, p, p_holm: None })
         })
         .collect()
 }
@@ -124,6 +133,15 @@ fn paired<'a>(a: &'a Cell, b: &'a Cell) -> (Vec<&'a Run>, Vec<&'a Run>) {
             others.iter().find(|other| other.block == run.block).map(|other| (run, *other))
         })
         .unzip()
+}
+
+/// Corrects all p of a comparison of campaigns together.
+pub(crate) fn correct_changes<'a>(changes: impl Iterator<Item = &'a mut Change>) {
+    let mut tested: Vec<&mut Change> = changes.filter(|one| one.p.is_some()).collect();
+    let all: Vec<f64> = tested.iter().filter_map(|one| one.p).collect();
+    for (one, corrected) in tested.iter_mut().zip(rank::holm(&all)) {
+        one.p_holm = Some(corrected);
+    }
 }
 
 /// Corrects all p of a campaign together.

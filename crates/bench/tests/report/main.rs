@@ -45,7 +45,7 @@ fn every_panel_has_its_place() {
         "something comes from elsewhere"
     );
     assert!(
-        html.contains("× HAProxy CPU per request at 2,000/s; +"),
+        html.contains("× HAProxy CPU per request and proxy at 2,000/s; +"),
         "the answer is not at the top"
     );
     assert!(html.contains("the generator was late"), "an invalid repetition has no reason");

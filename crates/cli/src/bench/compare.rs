@@ -1,5 +1,6 @@
 //! `leno bench compare`: what changed between two results.
 
+use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,6 +16,9 @@ pub(crate) struct Compare {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Write a page with a forest plot for each figure
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// A change below this share is none, whatever the noise: 0.02 is 2 %
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     tolerance: f64,
@@ -32,6 +36,10 @@ pub(crate) fn run(arguments: Compare) -> anyhow::Result<ExitCode> {
     let read = |path: &Path| leno_bench::compare::read(path).map_err(anyhow::Error::msg);
     let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
     let compared = leno_bench::compare::compare(&a, &b, arguments.tolerance);
+    if let Some(file) = &arguments.html {
+        std::fs::write(file, compared.html())
+            .with_context(|| format!("--html {}", file.display()))?;
+    }
     let text = match arguments.json {
         true => format!("{:#}\n", compared.json()),
         false => compared.table(),

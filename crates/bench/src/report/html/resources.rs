@@ -7,6 +7,7 @@ use crate::report::group::{Group, groups, over_runs, sum};
 use crate::report::svg::{Anchor, Svg};
 use crate::report::words;
 use crate::result::{Campaign, Cell, Resources, Run, Used};
+use crate::statistics;
 
 /// Which processes.
 type Role = fn(&Resources) -> &[Used];
@@ -23,7 +24,17 @@ struct Statistic {
     memory: (&'static str, &'static str, Figure),
 }
 
-const STATISTICS: [Statistic; 4] = [
+const STATISTICS: [Statistic; 5] = [
+    Statistic {
+        key: "traversal",
+        cpu: ("per request and process", "µs", |run, used| {
+            let (microseconds, requests) = statistics::traversed(run, used);
+            (requests > 0.0).then_some(microseconds / requests)
+        }),
+        memory: ("largest process, largest sample", "MiB", |_, used| {
+            largest(used, |one| one.mem_mb.max)
+        }),
+    },
     Statistic {
         key: "request",
         cpu: ("per request, all together", "µs", |run, used| {
@@ -91,8 +102,13 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
             &format!("<div class=\"grid2\">{charts}</div>"),
         );
     }
-    let choices =
-        [("request", "per request"), ("mean", "mean"), ("max", "max"), ("total", "cumulative")];
+    let choices = [
+        ("traversal", "per request and proxy"),
+        ("request", "per request, all proxies"),
+        ("mean", "mean"),
+        ("max", "max"),
+        ("total", "cumulative"),
+    ];
     let meshes = groups.iter().flat_map(|group| &group.cells).map(|cell| cell.mesh.as_str());
     let body = format!(
         "<div class=\"choices\">{}</div>{}{body}",
@@ -100,7 +116,9 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         legend(meshes.filter(|mesh| *mesh != "none"))
     );
     let about =
-        "Means of the repetitions; whiskers are the smallest and the largest repetition.".into();
+        "Means of the repetitions; whiskers are the smallest and the largest repetition. Of the proxies, the figure to quote is that per request \
+         and proxy: what one passage costs. All proxies together cost one request that times the proxies on its way."
+            .into();
     Some(Panel { id: "resources", title: "Resources", about, body })
 }
 

@@ -1,6 +1,6 @@
 //! Who burns the CPU of one request: every role in one bar, so that work moved from a sidecar elsewhere still shows.
 
-use super::Panel;
+use super::{Panel, choice, variant};
 use crate::report::axis::Axis;
 use crate::report::group::{Group, groups, over_runs, sum};
 use crate::report::svg::{Anchor, Svg, escape};
@@ -24,26 +24,35 @@ const ROW: f64 = 30.0;
 /// Microseconds per request, by role; nothing where nothing was sampled.
 pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     let mut body = String::new();
-    for group in groups(campaign).iter().filter(|group| group.leads) {
-        if let Some(drawing) = draw(group) {
-            body += &format!("<h3>{}</h3>{drawing}", escape(&group.title()));
+    let choices = [("all", "everything"), ("own", "without the rest of the machine")];
+    for (shown, (key, _)) in [ROLES.len(), ROLES.len() - 1].into_iter().zip(choices) {
+        let mut drawings = String::new();
+        for group in groups(campaign).iter().filter(|group| group.leads) {
+            if let Some(drawing) = draw(group, shown) {
+                drawings += &format!("<h3>{}</h3>{drawing}", escape(&group.title()));
+            }
         }
-    }
-    if body.is_empty() {
-        return None;
+        if drawings.is_empty() {
+            return None;
+        }
+        body += &variant(&[("rest", key)], key == "all", &drawings);
     }
     let keys: String = ROLES
         .iter()
         .map(|(name, class, _)| format!("<span class=\"mesh {class}\"><i></i>{name}</span>"))
         .collect();
     let about = "CPU µs per request of everything that runs, mean of the repetitions. What a mesh saves in its proxies \
-                 and spends in the kernel or in the application is seen here."
+                 and spends in the kernel or in the application is seen here. The rest is everything else that the machine did, \
+                 other programs too: on a machine that is not quiet it says little."
         .into();
     Some(Panel {
         id: "roles",
         title: "CPU by role",
         about,
-        body: format!("<div class=\"legend\">{keys}</div>{body}"),
+        body: format!(
+            "<div class=\"choices\">{}</div><div class=\"legend\">{keys}</div>{body}",
+            choice("rest", "show", &choices)
+        ),
     })
 }
 
@@ -59,11 +68,12 @@ fn parts(cell: &Cell) -> Vec<f64> {
     ROLES.iter().map(|(_, _, role)| part(*role).map_or(0.0, |[_, mean, _]| mean.max(0.0))).collect()
 }
 
-fn draw(group: &Group<'_>) -> Option<String> {
+/// One bar for each mesh, of so many roles from the first on.
+fn draw(group: &Group<'_>, shown: usize) -> Option<String> {
     let rows: Vec<(&str, Vec<f64>)> = group
         .cells
         .iter()
-        .map(|cell| (cell.mesh.as_str(), parts(cell)))
+        .map(|cell| (cell.mesh.as_str(), parts(cell)[..shown].to_vec()))
         .filter(|(_, parts)| parts.iter().sum::<f64>() > 0.0)
         .collect();
     if rows.is_empty() {

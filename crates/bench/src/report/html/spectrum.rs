@@ -32,7 +32,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
             if let Some((spectrum, shares)) = draw(group, of).zip(distribution(group, of)) {
                 let title = escape(&group.title());
                 drawings += &format!(
-                    "<figure><h3>{title}</h3>{spectrum}</figure><figure><h3>{title} <span>share answered within</span></h3>{shares}</figure>"
+                    "<figure><h3 class=\"pair\">{title} <span>every percentile</span></h3>{spectrum}</figure><figure><h3 class=\"pair\">{title} <span>share answered within</span></h3>{shares}</figure>"
                 );
                 meshes.extend(group.cells.iter().map(|cell| cell.mesh.as_str()));
             }

@@ -30,12 +30,21 @@ fn titled(title: &str, body: &str) -> String {
 }
 
 fn assertions(campaign: &Campaign) -> String {
-    if campaign.assertions.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<Vec<String>> = campaign
+    assertions_about(campaign, &[""])
+}
+
+/// The assertions whose words hold one of these.
+pub(super) fn assertions_about(campaign: &Campaign, words_of: &[&str]) -> String {
+    let chosen: Vec<_> = campaign
         .assertions
         .iter()
+        .filter(|one| words_of.iter().any(|word| one.expr.contains(word)))
+        .collect();
+    if chosen.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = chosen
+        .into_iter()
         .map(|one| {
             let holds = if one.pass {
                 "<span class=\"effect better\">holds</span>"

@@ -12,16 +12,23 @@ function show() {
     });
   }
 }
+function choose(key, value) {
+  chosen[key] = value;
+  for (const other of document.querySelectorAll(`button[data-key="${key}"]`)) {
+    other.setAttribute("aria-pressed", String(other.dataset.value === value));
+  }
+}
+// A page that is loaded again while its run goes on keeps what was chosen on it. A file may have no storage.
+const kept = { get() { try { return JSON.parse(sessionStorage.getItem("chosen" + location.pathname)) ?? {}; } catch { return {}; } },
+  set() { try { sessionStorage.setItem("chosen" + location.pathname, JSON.stringify(chosen)); } catch { /* Until the next load, then. */ } } };
+const before = kept.get();
 for (const button of document.querySelectorAll("button[data-key]")) {
   const { key, value } = button.dataset;
   chosen[key] ??= value;
-  button.addEventListener("click", () => {
-    chosen[key] = value;
-    for (const other of document.querySelectorAll(`button[data-key="${key}"]`)) {
-      other.setAttribute("aria-pressed", String(other.dataset.value === value));
-    }
-    show();
-  });
+  button.addEventListener("click", () => { choose(key, value); kept.set(); show(); });
+}
+for (const button of document.querySelectorAll("button[data-key]")) {
+  if (before[button.dataset.key] === button.dataset.value) choose(button.dataset.key, button.dataset.value);
 }
 show();
 // Light or dark: the system's choice, until somebody says otherwise. A file may have no storage.
