@@ -1,21 +1,54 @@
 //! What a person watches while requests are made: how far, how fast, how long they take, what fails.
 //!
-//! [`frame`] is pure: a snapshot in, lines out. [`View`] draws them over the last ones, on standard error, and only where
-//! that is a terminal.
+//! [`frame`] is pure: a snapshot and a size in, lines out. [`View`] draws them over the last ones, on standard error, and
+//! only where that is a terminal that can go back to them. Nothing is coloured.
 
 use crate::histogram::Histogram;
 use crate::load::progress::{Phase, Progress};
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 
-/// Letters of a line: what fits a terminal that nobody has widened.
-const WIDTH: usize = 78;
-/// Letters of the progress bar, and of the longest bar of the histogram.
-const BAR: usize = 36;
+/// Letters of a line at most: what fits a terminal that nobody has widened.
+const COLUMNS_MAX: usize = 78;
+/// Letters of the progress bar, and of the longest bar of the histogram, at least and at most.
+const BAR: std::ops::RangeInclusive<usize> = 6..=36;
+/// Letters of a line beside such a bar.
+const BESIDE_BAR: usize = 40;
+/// Letters before a row's text.
+const INDENT: usize = 10;
 /// Lines of the histogram.
 const ROWS_MAX: usize = 12;
 /// Answers with less than this share of all are left out at both ends of the histogram.
 const SHARE_MIN: f64 = 0.0005;
+
+/// How much a terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Letters of a line.
+    pub columns: usize,
+    /// Lines.
+    pub rows: usize,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { columns: 80, rows: 24 }
+    }
+}
+
+impl Size {
+    fn of_terminal() -> Self {
+        let known = terminal_size::terminal_size_of(io::stderr());
+        known.map_or_else(Self::default, |(columns, rows)| Self {
+            columns: usize::from(columns.0),
+            rows: usize::from(rows.0),
+        })
+    }
+
+    fn bar(self) -> usize {
+        self.columns.saturating_sub(BESIDE_BAR).clamp(*BAR.start(), *BAR.end())
+    }
+}
 
 /// A live view on a terminal. It is gone when it is dropped, and the cursor is where it was.
 #[derive(Debug)]
@@ -23,42 +56,48 @@ pub struct View<W: Write> {
     out: W,
     /// What is being measured, in a line.
     title: String,
-    /// Lines that the last frame has left.
-    drawn: usize,
+    size: fn() -> Size,
+    /// Letters of each line that the last frame has left.
+    drawn: Vec<usize>,
 }
 
 impl View<io::Stderr> {
-    /// A view on standard error, where that is a terminal.
+    /// A view on standard error, where that is a terminal and `kind` (the environment's `TERM`) says that it is one that
+    /// can go back to lines.
     #[must_use]
-    pub fn on_terminal(title: &str) -> Option<Self> {
-        io::stderr().is_terminal().then(|| View::new(io::stderr(), title))
+    pub fn on_terminal(title: &str, kind: Option<&str>) -> Option<Self> {
+        let can = io::stderr().is_terminal() && kind != Some("dumb");
+        can.then(|| View::new(io::stderr(), title, Size::of_terminal))
     }
 }
 
 impl<W: Write> View<W> {
-    /// A view on anything.
-    pub fn new(out: W, title: &str) -> Self {
-        Self { out, title: title.to_owned(), drawn: 0 }
+    /// A view on anything that is of this size; it is asked before each frame.
+    pub fn new(out: W, title: &str, size: fn() -> Size) -> Self {
+        Self { out, title: title.to_owned(), size, drawn: Vec::new() }
     }
 
     /// Draws the snapshot over the last one. A terminal that has gone is no reason to end a measurement.
     pub fn show(&mut self, progress: &Progress<'_>) {
-        let lines = frame(&self.title, progress);
+        let size = (self.size)();
+        let lines = frame(&self.title, progress, size);
         // One write, so that no half of a frame is seen. Lines are cut at the terminal's edge, not wrapped.
-        let mut text = self.back();
+        let mut text = self.back(size);
         text.push_str("\x1b[?7l");
         for line in &lines {
             text.push_str(line);
             text.push_str("\x1b[K\n");
         }
         text.push_str("\x1b[?7h\x1b[J");
-        self.drawn = lines.len();
+        self.drawn = lines.iter().map(|line| line.chars().count()).collect();
         self.put(&text);
     }
 
-    /// Back to where the last frame began.
-    fn back(&self) -> String {
-        if self.drawn == 0 { String::new() } else { format!("\x1b[{}A\r", self.drawn) }
+    /// Back to where the last frame began. A terminal that has become narrower has broken its lines meanwhile.
+    fn back(&self, size: Size) -> String {
+        let columns = size.columns.max(1);
+        let rows: usize = self.drawn.iter().map(|letters| letters.div_ceil(columns).max(1)).sum();
+        if rows == 0 { String::new() } else { format!("\x1b[{rows}A\r") }
     }
 
     fn put(&mut self, text: &str) {
@@ -68,45 +107,70 @@ impl<W: Write> View<W> {
 
 impl<W: Write> Drop for View<W> {
     fn drop(&mut self) {
-        if self.drawn > 0 {
-            let text = format!("{}\x1b[J", self.back());
+        if !self.drawn.is_empty() {
+            let text = format!("{}\x1b[J", self.back((self.size)()));
             self.put(&text);
         }
     }
 }
 
-/// The lines of one snapshot, each of at most [`WIDTH`] letters.
+/// The lines of one snapshot: none longer than the terminal is wide, and one less than it has.
 #[must_use]
-pub fn frame(title: &str, progress: &Progress<'_>) -> Vec<String> {
-    let mut lines = vec![title.to_owned(), far(progress)];
+pub fn frame(title: &str, progress: &Progress<'_>, size: Size) -> Vec<String> {
+    let columns = size.columns.min(COLUMNS_MAX);
+    let mut lines = vec![title.to_owned(), far(progress, size.bar())];
+    let (mut middle, mut end) = (Vec::new(), Vec::new());
     if progress.phase != Phase::WarmUp {
         let counts = progress.counts;
         let failed: u64 = counts.errors.values().sum();
-        lines.push(row("rate", &rate(progress)));
-        lines.push(row(
-            "requests",
-            &format!(
-                "{} answered, {failed} failed, {} shed, {} in flight",
-                counts.completed, counts.shed, progress.in_flight
-            ),
-        ));
-        lines.push(row("latency", &percentiles(&progress.hist.response)));
-        lines.extend(bars(&progress.hist.response));
+        let requests = [
+            format!("{} answered", counts.completed),
+            format!("{failed} failed"),
+            format!("{} shed", counts.shed),
+            format!("{} in flight", progress.in_flight),
+        ];
+        lines.extend(row("rate", &rate(progress), ", ", columns));
+        lines.extend(row("requests", &requests, ", ", columns));
+        lines.extend(row("latency", &percentiles(&progress.hist.response), "  ", columns));
+        middle = bars(&progress.hist.response, size.bar());
         for (name, kinds) in [("status", &counts.status), ("errors", &counts.errors)] {
             if !kinds.is_empty() {
-                lines.push(row(name, &pairs(kinds)));
+                end.extend(row(name, &pairs(kinds), ", ", columns));
             }
         }
     }
-    lines.into_iter().map(|line| line.chars().take(WIDTH).collect()).collect()
+    // What fails matters more than the shape of what does not.
+    let room = size.rows.saturating_sub(1).max(1);
+    lines.truncate(room.saturating_sub(end.len()));
+    middle.truncate(room.saturating_sub(lines.len() + end.len()));
+    lines.extend(middle);
+    lines.extend(end);
+    lines.truncate(room);
+    lines.into_iter().map(|line| line.chars().take(columns).collect()).collect()
 }
 
-fn row(name: &str, text: &str) -> String {
-    format!("{name:<10}{text}")
+/// Pieces behind a name, on as many lines as they need.
+fn row(name: &str, pieces: &[String], between: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![format!("{name:<INDENT$}")];
+    let mut is_first = true;
+    for piece in pieces {
+        let letters = lines.last().map_or(0, |line| line.chars().count());
+        let has_room = letters + between.len() + piece.chars().count() <= columns;
+        if !is_first && !has_room {
+            lines.push(" ".repeat(INDENT));
+            is_first = true;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if is_first { "" } else { between });
+            line.push_str(piece);
+        }
+        is_first = false;
+    }
+    lines
 }
 
 /// `measure   ██████░░░░ 3.2 s of 10 s`.
-fn far(progress: &Progress<'_>) -> String {
+fn far(progress: &Progress<'_>, bar: usize) -> String {
     let name = match progress.phase {
         Phase::WarmUp => "warm-up",
         Phase::Measure => "measure",
@@ -131,32 +195,31 @@ fn far(progress: &Progress<'_>) -> String {
         (None, Some(count)) => format!(", {} of {count}", progress.counts.completed),
         (None, None) => String::new(),
     };
-    let bar = share.map_or_else(String::new, |share| {
-        let full = (share.clamp(0.0, 1.0) * BAR as f64) as usize;
-        format!("{}{} ", "█".repeat(full), "░".repeat(BAR - full))
+    let drawn = share.map_or_else(String::new, |share| {
+        let full = (share.clamp(0.0, 1.0) * bar as f64) as usize;
+        format!("{}{} ", "█".repeat(full), "░".repeat(bar - full))
     });
-    row(name, &format!("{bar}{elapsed:.1} s{of}"))
+    format!("{name:<INDENT$}{drawn}{elapsed:.1} s{of}")
 }
 
 /// The last whole second, and what the schedule wants.
-fn rate(progress: &Progress<'_>) -> String {
+fn rate(progress: &Progress<'_>) -> Vec<String> {
     let now =
         progress.second.map_or_else(|| "–".to_owned(), |second| format!("{}/s", second.completed));
     let wanted = progress
         .rate
         .map_or_else(|| "closed loop".to_owned(), |rate| format!("wanted {rate:.0}/s"));
     let elapsed = progress.elapsed.as_secs_f64();
-    let mean = if progress.phase == Phase::Measure && elapsed > 0.5 {
-        format!(", {:.0}/s so far", progress.counts.completed as f64 / elapsed)
-    } else {
-        String::new()
-    };
-    format!("{now} now, {wanted}{mean}")
+    let mut pieces = vec![format!("{now} now"), wanted];
+    if progress.phase == Phase::Measure && elapsed > 0.5 {
+        pieces.push(format!("{:.0}/s so far", progress.counts.completed as f64 / elapsed));
+    }
+    pieces
 }
 
-fn percentiles(histogram: &Histogram) -> String {
+fn percentiles(histogram: &Histogram) -> Vec<String> {
     if histogram.count() == 0 {
-        return "no answer yet".into();
+        return vec!["no answer yet".into()];
     }
     let shares = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
     let mut text: Vec<String> = shares
@@ -164,7 +227,7 @@ fn percentiles(histogram: &Histogram) -> String {
         .map(|(name, share)| format!("{name} {}", milliseconds(histogram.quantile(*share))))
         .collect();
     text.push(format!("max {} ms", milliseconds(histogram.max())));
-    text.join("  ")
+    text
 }
 
 /// Three digits that matter.
@@ -179,7 +242,7 @@ fn milliseconds(nanoseconds: u64) -> String {
 }
 
 /// How many answers took how long: intervals of 1, 2 and 5 times powers of ten, without the nearly empty ends.
-fn bars(histogram: &Histogram) -> Vec<String> {
+fn bars(histogram: &Histogram, width: usize) -> Vec<String> {
     let all = histogram.count();
     if all == 0 {
         return Vec::new();
@@ -200,7 +263,7 @@ fn bars(histogram: &Histogram) -> Vec<String> {
     shown
         .iter()
         .map(|(high, share)| {
-            let bar = "█".repeat((share / most * BAR as f64).round() as usize);
+            let bar = "█".repeat((share / most * width as f64).round() as usize);
             format!(
                 "{:>9} ms {bar} {:.1} %",
                 format!("< {}", milliseconds_short(*high)),
@@ -216,11 +279,10 @@ fn milliseconds_short(nanoseconds: u64) -> String {
 }
 
 /// `timeout 3, reset 1`, the most frequent first.
-fn pairs(kinds: &BTreeMap<String, u64>) -> String {
+fn pairs(kinds: &BTreeMap<String, u64>) -> Vec<String> {
     let mut kinds: Vec<_> = kinds.iter().collect();
     kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let words: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    words.join(", ")
+    kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect()
 }
 
 #[cfg(test)]
@@ -258,7 +320,9 @@ mod tests {
 
     #[test]
     fn a_frame_says_how_far_how_fast_and_what_fails() {
-        let lines = with(Phase::Measure, |progress| frame("http://a/, 32 connections", progress));
+        let lines = with(Phase::Measure, |progress| {
+            frame("http://a/, 32 connections", progress, Size::default())
+        });
         let text = lines.join("\n");
         for part in [
             "4.0 s of 10 s",
@@ -272,24 +336,59 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part:?} in\n{text}");
         }
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
+        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS_MAX));
         let shares: f64 = lines
             .iter()
             .filter_map(|line| line.strip_suffix(" %")?.rsplit_once(' ')?.1.parse::<f64>().ok())
             .sum();
         assert!((shares - 100.0).abs() < 1.0, "{shares} in\n{text}");
-        let warm = with(Phase::WarmUp, |progress| frame("x", progress));
+        let warm = with(Phase::WarmUp, |progress| frame("x", progress, Size::default()));
         assert!(warm.len() == 2 && warm[1].starts_with("warm-up"));
+    }
+
+    #[test]
+    fn a_frame_fits_its_terminal_and_keeps_what_fails() {
+        for (columns, rows) in
+            [(80, 24), (40, 24), (30, 24), (30, 10), (20, 6), (80, 8), (200, 50), (1, 1), (0, 0)]
+        {
+            let size = Size { columns, rows };
+            let lines = with(Phase::Measure, |progress| frame("http://a/", progress, size));
+            let text = lines.join("\n");
+            assert!(lines.len() < rows.max(2), "{size:?}:\n{text}");
+            let widest = lines.iter().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(columns), "{size:?}:\n{text}");
+            if columns >= 30 && rows >= 24 {
+                for part in ["4 failed", "2 shed", "p99 ", "max 0.999 ms"] {
+                    assert!(text.contains(part), "{size:?}: no {part:?} in\n{text}");
+                }
+            }
+            assert!(text.contains("reset 3") || rows < 6, "{size:?}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn lines_that_a_narrower_terminal_has_broken_are_gone_back_over() {
+        static COLUMNS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(80);
+        let size =
+            || Size { columns: COLUMNS.load(std::sync::atomic::Ordering::Relaxed), rows: 24 };
+        let mut view = View::new(Vec::new(), &"x".repeat(70), size);
+        with(Phase::WarmUp, |progress| view.show(progress));
+        COLUMNS.store(35, std::sync::atomic::Ordering::Relaxed);
+        let broken: usize = view.drawn.iter().map(|letters| letters.div_ceil(35)).sum();
+        assert!(broken > view.drawn.len());
+        view.out.clear();
+        with(Phase::WarmUp, |progress| view.show(progress));
+        assert!(view.out.starts_with(format!("\x1b[{broken}A\r").as_bytes()));
     }
 
     #[test]
     fn each_frame_lies_on_the_last_one_and_nothing_stays() {
         let mut screen = Vec::new();
         let height = with(Phase::Measure, |progress| {
-            let mut view = View::new(&mut screen, "x");
+            let mut view = View::new(&mut screen, "x", Size::default);
             view.show(progress);
             view.show(progress);
-            view.drawn
+            view.drawn.len()
         });
         let text = String::from_utf8(screen).expect("it is text");
         let back = format!("\x1b[{height}A\r");

@@ -182,6 +182,9 @@ pub(crate) struct Asked {
     /// No live view; there is none either where standard error is no terminal
     #[arg(long)]
     pub(crate) no_tui: bool,
+    /// What kind of terminal it is; a dumb one has no live view
+    #[arg(long, hide = true, env = "TERM", hide_env = true)]
+    term: Option<String>,
     #[command(flatten)]
     _anyway: Anyway,
 }
@@ -260,7 +263,8 @@ pub(crate) fn watched(
     };
     let whole = format!("{}{places}, {} connections", plan.url, plan.connections);
     let title = title.map_or_else(|| whole.clone(), |title| format!("{title}: {whole}"));
-    let mut view = if asked.no_tui { None } else { View::on_terminal(&title) };
+    let kind = asked.term.as_deref();
+    let mut view = if asked.no_tui { None } else { View::on_terminal(&title, kind) };
     load::run(plan, |progress| {
         if let Some(view) = &mut view {
             view.show(progress);
