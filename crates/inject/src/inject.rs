@@ -65,6 +65,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Ok(mut settings) => {
             let mut warnings = std::mem::take(&mut settings.warnings);
             warnings.extend(warn(spec, &marks, namespace, &settings));
+            warnings.extend(unknown_name(spec, &mesh.control_address));
             Outcome::Inject(Injected { patch: patch(pod, spec, &settings, mesh), warnings })
         }
     }
@@ -91,6 +92,15 @@ fn warn(
         ));
     }
     warnings
+}
+
+/// A pod that does not ask the cluster's name server cannot look the control plane up.
+fn unknown_name(spec: &Value, control_address: &str) -> Option<String> {
+    let policy = spec.get("dnsPolicy").and_then(Value::as_str)?;
+    let is_address = control_address.parse::<std::net::SocketAddr>().is_ok();
+    (!is_address && ["Default", "None"].contains(&policy)).then(|| {
+        format!("with dnsPolicy {policy} the proxy may not find {control_address}; an IP address needs no name server")
+    })
 }
 
 /// The steps. What is added to a list comes first in it, so that no number of the pod's own elements has to be known.

@@ -61,12 +61,18 @@ pub fn is_blank(text: &str) -> bool {
     })
 }
 
+/// Values in one document: a list of some 30,000 workloads, each with its proxy. What aliases stand for is limited besides.
+const NODES_MAX: usize = 5_000_000;
+
 /// What a document says.
 ///
 /// # Errors
 /// It is no YAML, with the line of the document.
 pub fn read(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text).map_err(|error| {
+    let limits = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_events: 3 * NODES_MAX },
+    };
+    serde_saphyr::from_str_with_options(text, limits).map_err(|error| {
         // The first line says it; the others draw it.
         error.to_string().lines().next().unwrap_or("no YAML").trim().to_owned()
     })

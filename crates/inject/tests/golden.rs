@@ -69,6 +69,23 @@ fn what_is_refused_is_as_it_was() {
 }
 
 #[test]
+fn a_pod_without_the_names_of_the_cluster_is_warned_of() {
+    #[track_caller]
+    fn check(policy: &str, control_address: &str, warned: bool) {
+        let file = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{dnsPolicy: {policy}, containers: [{{name: c}}]}}\n"
+        );
+        let mesh = Mesh { control_address: control_address.to_owned(), ..Mesh::default() };
+        let done = inject_file(&file, "default", &Namespaces::new(), &mesh);
+        assert_eq!(!done.reports[0].warnings.is_empty(), warned, "{policy} {control_address}");
+    }
+    check("Default", "leno-control.leno.svc:8086", true);
+    check("None", "leno-control.leno.svc:8086", true);
+    check("Default", "10.96.0.2:8086", false);
+    check("ClusterFirst", "leno-control.leno.svc:8086", false);
+}
+
+#[test]
 fn namespaces_of_the_same_files_count() {
     let files = "apiVersion: v1\nkind: Namespace\nmetadata: {name: out, labels: {leno.dev/inject: disabled}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: quiet, annotations: {config.leno.dev/access-log: 'off'}}\n";
     let pod = |namespace: &str| {

@@ -129,3 +129,13 @@ fn what_is_no_yaml_is_said() {
     let bomb = "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f]\n";
     assert!(read(bomb).is_err());
 }
+
+#[test]
+fn a_list_of_a_whole_cluster() {
+    use crate::file::{Namespaces, inject_file, uninject_file};
+    let one = "- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: a\n  spec:\n    containers:\n    - name: a\n";
+    let file = format!("apiVersion: v1\nkind: List\nitems:\n{}", one.repeat(2000));
+    let done = inject_file(&file, "default", &Namespaces::new(), &crate::Mesh::default());
+    assert_eq!(done.text.matches("- name: leno-proxy\n").count(), 4000, "containers and ports");
+    assert!(uninject_file(&done.text).text == file);
+}
