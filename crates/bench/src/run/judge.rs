@@ -190,8 +190,13 @@ fn verdict(campaign: &Campaign) -> (String, Vec<String>) {
         }
     }
     let failed = campaign.assertions.iter().filter(|assertion| !assertion.pass).map(|assertion| {
-        let seen =
-            assertion.observed.map_or("nothing to see".to_owned(), |seen| format!("{seen:.4}"));
+        let seen = match assertion.observed {
+            Some(seen) => format!("{seen:.4}"),
+            None if assertion.expr.starts_with("recovery_s") => {
+                "failures went on to the end".to_owned()
+            }
+            None => "nothing to see".to_owned(),
+        };
         format!("{}: {} does not hold: {seen}", assertion.cell, assertion.expr)
     });
     let failed: Vec<String> = failed.collect();
@@ -269,6 +274,17 @@ mod tests {
         );
         check("{metric: recovery_s, max: 2, mesh: leno}", "leno=ok pass");
         check("{metric: rps, min: 5, mesh: leno}", "leno=no fail");
+    }
+
+    #[test]
+    fn who_never_recovers_is_told_so() {
+        let mut ill = cell("leno", 4.0, true);
+        ill.runs[0].events[0].recovery_s = None;
+        let mut campaign =
+            Campaign { state: "finished".into(), cells: vec![ill], ..Campaign::default() };
+        judge(&mut campaign, &scenario("{metric: recovery_s, max: 2}"));
+        let said = "leno main rate=20: recovery_s <= 2 does not hold: failures went on to the end";
+        assert_eq!(campaign.verdict_reasons, [said]);
     }
 
     #[track_caller]
