@@ -61,7 +61,7 @@ pub fn is_blank(text: &str) -> bool {
     })
 }
 
-/// Values in one document: a list of some 30,000 workloads, each with its proxy. What aliases stand for is limited besides.
+/// Values in one document: a list of 10,000 workloads, each with its proxy, and more. What aliases stand for is limited besides.
 const NODES_MAX: usize = 5_000_000;
 
 /// What a document says.
