@@ -151,6 +151,13 @@ pub fn metric(cell: &Cell, name: &str) -> Option<Estimate> {
     }
 }
 
+/// CPU microseconds for each request that passed a proxy, of one repetition; nothing without proxies.
+#[must_use]
+pub fn proxy_cost(run: &Run) -> Option<f64> {
+    let (microseconds, passed) = traversed(run, &run.resources.proxy);
+    (passed > 0.0).then_some(microseconds / passed)
+}
+
 /// Whether [`metric`] knows the name at all: for a scenario's checks.
 #[must_use]
 pub fn is_metric(name: &str) -> bool {

@@ -78,10 +78,9 @@ fn figures(run: &Run) -> String {
         latency(0.99),
         run.hist.response.max() as f64 / 1e6
     );
-    let proxies: f64 = run.resources.proxy.iter().map(|used| used.cpu_us_per_req).sum();
-    if !run.resources.proxy.is_empty() {
+    if let Some(microseconds) = statistics::proxy_cost(run) {
         // Writing to a String cannot fail.
-        let _ = write!(text, "  proxies {proxies:.0} us/request");
+        let _ = write!(text, "  CPU {microseconds:.1} us/request and proxy");
     }
     text
 }
@@ -121,7 +120,7 @@ pub(crate) fn plan(scenario: &Scenario, choices: &[Choice], plan: &Plan) -> Stri
 #[must_use]
 pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     let mut rows = vec![
-        ["cell", "mesh", "rate/s", "p50 ms", "p99 ms", "proxies us/req", "MiB/proxy", "quoted"]
+        ["cell", "mesh", "rate/s", "p50 ms", "p99 ms", "us/req/proxy", "MiB/proxy", "quoted"]
             .map(str::to_owned),
     ];
     let all = &campaign.cells;
@@ -145,7 +144,7 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
             figure("rps", 0),
             figure("p50", 2),
             figure("p99", 2),
-            figure("proxy.cpu_us_per_req", 1),
+            figure("proxy.cpu_us_per_traversal", 1),
             figure("proxy.mem_mb_max", 1),
             format!("{valid}/{}", cell.runs.len()),
         ]);

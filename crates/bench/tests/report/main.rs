@@ -3,6 +3,8 @@
 mod browser;
 mod made_up;
 
+use leno_bench::load::hlog;
+use leno_bench::load::outcome::{Outcome, Second};
 use leno_bench::report;
 use leno_bench::result::{Campaign, SCHEMA};
 use std::fs;
@@ -28,6 +30,7 @@ fn every_panel_has_its_place() {
         "resources",
         "roles",
         "closed",
+        "curve",
         "chaos",
         "spectrum",
         "runs",
@@ -35,6 +38,7 @@ fn every_panel_has_its_place() {
         "differences",
         "validity",
         "manifest",
+        "raw",
     ];
     for id in ids {
         assert!(html.contains(&format!("<section id=\"{id}\">")), "no panel {id}");
@@ -83,6 +87,31 @@ fn what_was_not_measured_is_not_drawn() {
     let (_directory, html, markdown, csv) = written(&nothing);
     assert!(html.contains("Nothing has been measured yet.") && !html.contains("<svg"));
     assert!(markdown.contains("still running") && csv.lines().count() == 1);
+}
+
+#[test]
+fn latencies_over_time_are_drawn_where_their_logs_are() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut campaign = made_up::campaign("");
+    let run = &mut campaign.cells[0].runs[0];
+    run.series_1s.hlog = "run1.hlog".into();
+    let seconds = (0..6).map(|at_s| {
+        let mut second = Second { at_s, ..Second::default() };
+        (1..400_u64).for_each(|step| second.response.record(step * 40_000 * (at_s + 1)));
+        second
+    });
+    let outcome = Outcome { seconds: seconds.collect(), duration_s: 6.0, ..Outcome::default() };
+    for log in [None, Some("no log at all".to_owned()), Some(hlog::write(&outcome))] {
+        let is_drawn = log.as_ref().is_some_and(|log| log.starts_with('#'));
+        if let Some(log) = log {
+            fs::write(directory.path().join("run1.hlog"), log).expect("write it");
+        }
+        report::write(&campaign, directory.path()).expect("write the report");
+        let html = fs::read_to_string(directory.path().join("report.html")).expect("written");
+        assert_eq!(html.contains("<section id=\"heat\">"), is_drawn);
+        assert_eq!(html.contains("class=\"heat h"), is_drawn);
+        assert!(html.contains("<a href=\"run1.hlog\" download>1</a>"), "the log is no link");
+    }
 }
 
 #[test]

@@ -149,12 +149,11 @@ fn chart(
     let slot = frame.width / shown.len() as f64;
     for (index, (group, bars)) in shown.iter().enumerate() {
         let middle = frame.left + slot * (index as f64 + 0.5);
-        svg.text(
-            (middle, frame.bottom() + 20.0),
-            Anchor::Middle,
-            "label",
-            &label(group, groups, (slot / 7.5) as usize),
-        );
+        let lines = label(group, groups, (slot / 7.5) as usize);
+        for (line, text) in lines.iter().enumerate() {
+            let y = frame.bottom() + if lines.len() > 1 { 15.0 } else { 20.0 } + 13.0 * line as f64;
+            svg.text((middle, y), Anchor::Middle, "label", text);
+        }
         let width = (slot * 0.84 / bars.len() as f64).min(52.0);
         let first = middle - width * bars.len() as f64 / 2.0;
         for (place, (mesh, [low, mean, high])) in bars.iter().enumerate() {
@@ -186,8 +185,9 @@ fn chart(
     Some(svg.finish())
 }
 
-/// The shortest label that tells loads apart, in so many letters: the rate, the load's name, its connections.
-fn label(group: &Group<'_>, groups: &[&Group<'_>], letters: usize) -> String {
+/// The shortest label that tells loads apart, on one line or two of so many letters: the rate, the load's name, its
+/// connections.
+fn label(group: &Group<'_>, groups: &[&Group<'_>], letters: usize) -> Vec<String> {
     let connections = |group: &Group<'_>| {
         let connections = group.cells[0].params.get("connections");
         connections.map_or_else(String::new, |number| format!(" c={}", words::plain(number)))
@@ -199,14 +199,19 @@ fn label(group: &Group<'_>, groups: &[&Group<'_>], letters: usize) -> String {
     let load = |group: &Group<'_>| group.cells[0].load.clone();
     let both = |group: &Group<'_>| format!("{}{}", rate(group), connections(group));
     let all = |group: &Group<'_>| format!("{} {}{}", load(group), rate(group), connections(group));
-    let ways: [&dyn Fn(&Group<'_>) -> String; 4] = [&rate, &load, &both, &all];
+    let open = |group: &Group<'_>| format!("{}{}", load(group), connections(group));
+    let ways: [&dyn Fn(&Group<'_>) -> String; 5] = [&rate, &load, &both, &open, &all];
     let unique = |way: &dyn Fn(&Group<'_>) -> String| {
         let mine = way(group);
         (groups.iter().filter(|other| way(other) == mine).count() == 1).then_some(mine)
     };
     let label = ways.into_iter().find_map(unique).unwrap_or_else(|| group.words.clone());
     if label.chars().count() <= letters {
-        return label;
+        return vec![label];
     }
-    label.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
+    let cut = |line: &str| match line.chars().count() <= letters {
+        true => line.to_owned(),
+        false => line.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
+    };
+    label.rsplit_once(' ').map_or_else(|| vec![cut(&label)], |(one, two)| vec![cut(one), cut(two)])
 }
