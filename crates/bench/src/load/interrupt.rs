@@ -1,8 +1,13 @@
 //! SIGINT and SIGTERM as a flag that an observer can look at: a load that is ended early still has its figures.
 
 use anyhow::Context as _;
+use leno_runtime::signal::terminate;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::task::Poll;
 
 /// What a shell says of a program that Ctrl-C has ended.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -28,16 +33,27 @@ fn watched(ends: bool) -> anyhow::Result<Arc<AtomicBool>> {
     let set = Arc::clone(&flag);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("a reactor")?;
+    let (tell, listens) = sync_channel(1);
     let named = std::thread::Builder::new().name("signals".into());
     named
         .spawn(move || {
-            runtime.block_on(leno_runtime::signal::terminate());
+            runtime.block_on(async {
+                let mut asked = pin!(terminate());
+                // Polled once, it listens: no signal from then on ends the process.
+                let now = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_ready()));
+                let is_asked = now.await;
+                let _told = tell.send(());
+                if !is_asked {
+                    asked.await;
+                }
+            });
             set.store(true, Ordering::Relaxed);
             if ends {
-                runtime.block_on(leno_runtime::signal::terminate());
+                runtime.block_on(terminate());
                 std::process::exit(EXIT_INTERRUPTED);
             }
         })
         .context("a thread")?;
+    listens.recv().context("signals cannot be listened to")?;
     Ok(flag)
 }

@@ -252,7 +252,8 @@ fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
         })?;
         if ramp { Rate::Ramp(points) } else { Rate::Steps(points) }
     } else {
-        let known = if rate == "max" { Some(0.0) } else { number(rate) };
+        // -1 is fortio's word for it.
+        let known = if matches!(rate, "max" | "-1") { Some(0.0) } else { number(rate) };
         let rate = known.with_context(|| format!("-q {rate:?}: no number"))?;
         ensure!(!changing, "--arrival steps and ramp need points: -q 0s:100,30s:1000");
         if rate == 0.0 {
