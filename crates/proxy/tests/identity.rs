@@ -266,8 +266,11 @@ async fn the_channel_waits_for_credentials_and_connects_again_with_the_newest() 
         server::Terms { client_certificate_required: true, alpn: &[Alpn::Http2] };
     let control = Control::start(TestCa::new("cluster.local"), "control", TERMS).await;
     let (publish, credentials) = watch::channel(None);
-    let channel =
-        control_channel::connect(control.address.into(), &control.ca.identity("control"), credentials);
+    let channel = control_channel::connect(
+        control.address.into(),
+        &control.ca.identity("control"),
+        credentials,
+    );
     control.does(Does::AnswerWith(Flaw::None));
     let ask = || {
         let mut client = IdentityClient::new(channel.clone());
