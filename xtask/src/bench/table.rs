@@ -65,7 +65,7 @@ fn line([what, must, aim, last, new, interval, verdict]: [&str; 7]) -> String {
 
 /// The figures behind the ratios: of this machine and this hour.
 pub(super) fn machine(all: &Measured, meshes: &[&str], memories: &[(&str, Memory)]) -> String {
-    let mut text = format!("{:<47}", "OF THIS MACHINE AND HOUR");
+    let mut text = format!("{:<54}", "OF THIS MACHINE AND HOUR");
     for mesh in meshes {
         let _never_fails = write!(text, "{mesh:>13}");
     }
@@ -75,7 +75,7 @@ pub(super) fn machine(all: &Measured, meshes: &[&str], memories: &[(&str, Memory
         if values.iter().all(Option::is_none) {
             return;
         }
-        let _never_fails = write!(text, "{what:<47}");
+        let _never_fails = write!(text, "{what:<54}");
         for value in values {
             let shown = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
             let _never_fails = write!(text, "{shown:>13}");
