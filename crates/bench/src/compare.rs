@@ -203,6 +203,15 @@ impl Compared {
         notes.into_iter().flat_map(lines).collect()
     }
 
+    /// A cell's name without the words that all cells have.
+    fn short(&self, cell: &str) -> String {
+        let shared = |word: &&str| {
+            self.cells.iter().all(|(other, _)| other.split(' ').any(|one| one == *word))
+        };
+        let own: Vec<&str> = cell.split(' ').filter(|word| !shared(word)).collect();
+        if own.is_empty() { cell.to_owned() } else { own.join(" ") }
+    }
+
     /// For a browser: one page that needs nothing else, with a forest plot for each figure.
     #[must_use]
     pub fn html(&self) -> String {
@@ -210,7 +219,7 @@ impl Compared {
             let ratio = ratio(change).filter(|ratio| *ratio > 0.0)?;
             let of_a = |value: f64| value / change.a;
             let row = Row {
-                label: cell.to_owned(),
+                label: self.short(cell),
                 ratio,
                 ci95: change.ci95.map(|[low, high]| [1.0 + of_a(low), 1.0 + of_a(high)]),
                 noise: of_a(change.noise_band).abs(),

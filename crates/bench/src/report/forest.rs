@@ -119,9 +119,9 @@ fn known(effect: &str) -> &str {
     }
 }
 
-/// About 57 letters have room.
+/// About 50 letters have room.
 fn cut(label: &str) -> String {
-    const LETTERS: usize = 57;
+    const LETTERS: usize = 50;
     match label.chars().count() <= LETTERS {
         true => label.to_owned(),
         false => label.chars().take(LETTERS - 1).chain(['…']).collect(),
