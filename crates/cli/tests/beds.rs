@@ -205,13 +205,6 @@ fn nginx() {
     check(Kind::Nginx, "nginx", "proved");
 }
 
-/// The real one, which is too large to be had everywhere.
-#[test]
-#[ignore = "needs linkerd2-proxy in PATH (docs/scenarios.md): cargo nextest run -p leno-cli --run-ignored only -E 'test(linkerd)'"]
-fn linkerd() {
-    check(Kind::Linkerd, "linkerd2-proxy", "proved");
-}
-
 /// In the place of linkerd's proxy, as far as it goes without gRPC: without configuration it says its build and ends. With one
 /// it wants everything that the real one wants, and a control plane that is who it was told; then it is ready and shows what
 /// it was given.
