@@ -80,7 +80,10 @@ impl Repetition<'_> {
         let share = outcome.duration_s / (outcome.duration_s + warm_up.as_secs_f64());
         let passed = grown(&before, &passed, &self.bed.requests_through_proxies());
         let senders: Vec<&str> = generators.iter().map(|(name, _)| name.as_str()).collect();
-        let traversals = traversals(&passed, &senders, outcome.counts.started, share);
+        let traversals = match load.protocol.is_counted_by_proxies() {
+            true => traversals(&passed, &senders, outcome.counts.started, share),
+            false => BTreeMap::new(),
+        };
         measure::per_request(&mut resources, &outcome.counts, &traversals);
         let ended: BTreeSet<String> = done.iter().flat_map(|event| event.ended.clone()).collect();
         let mut reasons = validity::reasons(

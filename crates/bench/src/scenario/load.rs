@@ -86,6 +86,13 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, protocol)| *protocol == self).map_or("", |(name, _)| name)
     }
+
+    /// Whether what a generator counts is what a proxy counts as a request. Of TCP a proxy sees connections, of streams
+    /// their beginning, and neither sees rounds or messages.
+    #[must_use]
+    pub fn is_counted_by_proxies(self) -> bool {
+        matches!(self, Self::Http1 | Self::H2c | Self::Grpc)
+    }
 }
 
 /// One of the places that requests go to.
@@ -215,5 +222,19 @@ impl Load {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.arrival == Arrival::Closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Protocol;
+
+    #[test]
+    fn rounds_and_messages_are_not_requests_to_a_proxy() {
+        let counted = |(name, protocol): (&'static str, Protocol)| {
+            protocol.is_counted_by_proxies().then_some(name)
+        };
+        let counted: Vec<&str> = Protocol::ALL.into_iter().filter_map(counted).collect();
+        assert_eq!(counted, ["http1", "h2c", "grpc"]);
     }
 }
