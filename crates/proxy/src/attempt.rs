@@ -23,6 +23,18 @@ pub struct Tried {
 }
 
 impl Tried {
+    /// Whether nothing was tried yet.
+    #[must_use]
+    pub fn is_first(self) -> bool {
+        self == Self::default()
+    }
+
+    /// When this attempt begins: the first with the request, which spares a reading of the clock.
+    #[must_use]
+    pub fn begins(self, begun: Instant) -> Instant {
+        if self.is_first() { begun } else { Instant::now() }
+    }
+
     /// Whether a connection's death may be answered with another attempt. A reused one may just have been closed as idle;
     /// one to another proxy dies unanswered only when that proxy does.
     #[must_use]

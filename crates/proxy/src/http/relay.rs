@@ -272,8 +272,7 @@ async fn forward<H: Hop>(
         let connect = async |slot: &Rc<Slot<Peer>>| {
             connection(worker, hop, &choice.backend, slot, tried.repeated).await
         };
-        let first = tried == Tried::default();
-        let asked = if first { begun } else { Instant::now() };
+        let asked = tried.begins(begun);
         let acquired =
             attempt::acquire(worker, &choice.backend, avoid.as_ref(), asked, connect).await;
         let (slot, pooled) = match acquired {
@@ -287,7 +286,7 @@ async fn forward<H: Hop>(
         let started = if pooled.at_once { asked } else { Instant::now() };
         let mut upstream = pooled.stream;
         let series = story.series.get_or_insert_with(|| hop.series(&choice, &slot)).clone();
-        if first {
+        if tried.is_first() {
             series.request();
         }
         let outstanding = slot.start(started);

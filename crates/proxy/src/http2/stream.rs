@@ -62,7 +62,7 @@ pub async fn serve<H: Hop>(
     let told = match hop.choose(&View::http2(&parts), Kind::Http2).await {
         Err(refusal) => refuse(&mut respond, &refusal, is_grpc),
         Ok(choice) => {
-            let asked = Asked { worker, hop, choice: &choice, is_grpc };
+            let asked = Asked { worker, hop, choice: &choice, is_grpc, begun };
             asked.forward(parts, body, respond, &mut series).await
         }
     };
@@ -87,6 +87,7 @@ struct Asked<'a, H> {
     hop: &'a H,
     choice: &'a Choice,
     is_grpc: bool,
+    begun: Instant,
 }
 
 /// How one attempt went.
@@ -125,13 +126,12 @@ impl<H: Hop> Asked<'_, H> {
         let mut tried = Tried::default();
         let mut avoid: Option<Rc<Slot<Peer>>> = None;
         loop {
-            let now = Instant::now();
-            let (slot, lease) = match self.acquire(tried.repeated, avoid.as_ref(), now).await {
+            let (slot, lease) = match self.acquire(tried, avoid.as_ref()).await {
                 Ok(acquired) => acquired,
                 Err(refusal) => return refuse(&mut respond, &refusal, self.is_grpc),
             };
             let numbers = series.get_or_insert_with(|| self.hop.series(self.choice, &slot)).clone();
-            if tried == Tried::default() {
+            if tried.is_first() {
                 numbers.request();
             }
             let outstanding = slot.start(Instant::now());
@@ -169,15 +169,15 @@ impl<H: Hop> Asked<'_, H> {
     /// An endpoint and the right to a stream of it.
     async fn acquire(
         &self,
-        fresh_only: bool,
+        tried: Tried,
         failed: Option<&Rc<Slot<Peer>>>,
-        now: Instant,
     ) -> Result<(Rc<Slot<Peer>>, Lease), Refusal> {
         let backend = &self.choice.backend;
-        attempt::acquire(self.worker, backend, failed, now, async |slot| {
+        let begun = tried.begins(self.begun);
+        attempt::acquire(self.worker, backend, failed, begun, async |slot| {
             let _pending = backend.pending(self.worker)?;
             let connect = || self.hop.connect(slot);
-            let lease = slot.data.http2.lease(self.worker, fresh_only, connect).await?;
+            let lease = slot.data.http2.lease(self.worker, tried.repeated, connect).await?;
             if !lease.reused {
                 slot.connected();
             }
