@@ -31,8 +31,17 @@ pub enum Command {
 #[derive(Debug, Parser)]
 pub struct Run {
     /// Directory of manifests; objects of a later one replace those of an earlier one.
-    #[arg(long, required = true, value_name = "DIR")]
+    #[arg(long, required_unless_present = "kubernetes", value_name = "DIR")]
     pub source: Vec<PathBuf>,
+    /// The Kubernetes API instead of directories.
+    #[arg(long, conflicts_with = "source")]
+    pub kubernetes: bool,
+    /// How to reach the API server; else as the pod that this is, else KUBECONFIG.
+    #[arg(long, value_name = "FILE", requires = "kubernetes")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The control plane's own namespace.
+    #[arg(long, default_value = "leno", value_name = "NAME")]
+    pub namespace: String,
     /// Where keys are kept; made with mode 0700.
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
