@@ -30,7 +30,26 @@ fn main() -> std::io::Result<()> {
     for text in ["/a/../%2e%2e//b%2Fc\\", "/%61%c3%a9{", "Web.Default.:80", "[FD00::0:1]:8080"] {
         seed("canonical", text, text.as_bytes())?;
     }
+    snapshot(&seed)?;
     manifests(&seed)
+}
+
+/// A snapshot of a proxy that knows one of each, without its checksum.
+fn snapshot(seed: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    use leno_api::snapshot::{Certified, Owner, Writer};
+    use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol};
+    use leno_model::route::{OpaqueRoutes, OutboundPolicy, OutboundProtocol};
+    let name = leno_model::name::Resource::default_named("seed");
+    let mut writer = Writer::new(&Owner { workload: "a:b".to_owned(), ..Owner::default() }, std::time::Duration::ZERO);
+    let protocol = OutboundProtocol::Opaque(OpaqueRoutes::default());
+    writer.outbound(([10, 0, 0, 1], 80).into(), &OutboundPolicy { parent: name.clone(), protocol });
+    writer.endpoints("a", &leno_model::workload::EndpointSet::default());
+    let authorizations = DefaultPolicy::AllAuthenticated.authorizations();
+    let protocol = InboundProtocol::Opaque;
+    writer.inbound(80, &InboundPolicy { protocol, authorizations, server: name, labels: Default::default() });
+    writer.certified(&Certified { key: vec![1], leaf: vec![2], intermediates: vec![vec![3]] });
+    let (bytes, _) = writer.finish();
+    seed("snapshot", "one of each", &bytes[..bytes.len() - 9])
 }
 
 /// Manifests of the golden files, and a review of each pod in them.

@@ -3,6 +3,7 @@
 //! - [`destination`]: endpoints of a destination, in deltas.
 //! - [`outbound`]: how traffic to an original destination is routed.
 //! - [`inbound`]: who may reach a port, and what is spoken there.
+//! - [`snapshot`]: what was said to a proxy, as a file that outlives it.
 //! - [`WireError`]: what is wrong with a message, naming the field.
 //!
 //! `from_message` reads what the other plane sent and refuses what it cannot say exactly in the model; `to_message`
@@ -16,5 +17,6 @@ pub mod inbound;
 mod matching;
 pub mod outbound;
 mod parts;
+pub mod snapshot;
 
 pub use error::WireError;
