@@ -8,6 +8,7 @@
 //! - `instructions`: what a request costs a proxy, in instructions, against `budgets.toml`.
 //! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
+//! - [`images`]: container images, made without a container engine.
 //! - [`fuzz`]: every fuzz target for a while.
 //!
 //! [`command`] is how all of them run other programs, [`budgets`] how they read and write `budgets.toml`.
@@ -22,6 +23,7 @@ mod command;
 mod demo;
 mod fences;
 mod fuzz;
+mod images;
 #[cfg(feature = "bench")]
 mod instructions;
 mod pages;
@@ -38,6 +40,7 @@ cargo xtask setup [test]  install what the demo (the tests) needs and this machi
 cargo xtask fences        dependency rules, licences, duplicates
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
+cargo xtask images        container images as archives (--out DIR, --profile PROFILE)
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
 cargo xtask instructions  instructions per request of each proxy (--annotate: where they are)
 cargo xtask bench         what was promised, measured beside the peers, against budgets.toml
@@ -83,6 +86,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["sizes"] => sizes::run(),
         ["pages"] => pages::run(false),
         ["pages", "write"] => pages::run(true),
+        ["images", rest @ ..] => images::run(rest),
         ["fuzz"] => fuzz::run(30),
         ["fuzz", seconds] => fuzz::run(seconds.parse()?),
         _ => bail!("what should be done?\n\n{VERBS}"),
