@@ -1,5 +1,6 @@
-//! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`. Plain HTTP/1, one request a connection.
+//! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`, `/diagnostics/…`. Plain HTTP/1, one request a connection.
 
+use crate::diagnostics::{self, Refused};
 use crate::limit::{ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_WAIT_MAX};
 use crate::metrics::{Metrics, Seen, render};
 use crate::source::Problem;
@@ -49,9 +50,9 @@ async fn answer(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
     let head = String::from_utf8_lossy(&head);
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = target.split('?').next().unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let page = match method {
-        "GET" | "HEAD" => pages.page(path),
+        "GET" | "HEAD" => pages.page(path, query),
         _ => Page::text("405 Method Not Allowed", "GET or HEAD\n"),
     };
     let body = if method == "HEAD" { "" } else { &page.body };
@@ -78,7 +79,7 @@ impl Page {
 }
 
 impl Pages {
-    fn page(&self, path: &str) -> Page {
+    fn page(&self, path: &str, query: &str) -> Page {
         let world = self.worlds.borrow().clone();
         match path {
             "/live" => Page::text("200 OK", "live\n"),
@@ -101,7 +102,30 @@ impl Pages {
                 kind: "application/json",
                 body: problems_json(&world.problems),
             },
-            _ => Page::text("404 Not Found", "/ready /live /metrics /problems\n"),
+            _ => diagnostics_page(&world, path, query),
+        }
+    }
+}
+
+fn diagnostics_page(world: &World, path: &str, query: &str) -> Page {
+    match diagnostics::answer(world, path, query) {
+        Some(_) if world.version == 0 => {
+            Page::text("503 Service Unavailable", "the sources are not read yet\n")
+        }
+        Some(Ok(value)) => {
+            let body = format!("{value}\n");
+            Page { status: "200 OK", kind: "application/json", body }
+        }
+        Some(Err(refused @ Refused::Malformed(_))) => {
+            Page::text("400 Bad Request", format!("{refused}\n"))
+        }
+        Some(Err(refused @ Refused::Unknown(_))) => {
+            Page::text("404 Not Found", format!("{refused}\n"))
+        }
+        None => {
+            let pages =
+                "/ready /live /metrics /problems /diagnostics/endpoints /diagnostics/policy\n";
+            Page::text("404 Not Found", pages)
         }
     }
 }

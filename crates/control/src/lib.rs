@@ -1,7 +1,8 @@
 //! The control plane: what the mesh is, told to every proxy, and who may say they are who.
 //!
 //! State flows one way: [`source`] (manifests → inventory) → [`world`] (pure) → [`discovery`] (one proxy's answers).
-//! [`ca`] decides about certificates; [`server`] is the one mTLS listener; [`admin`] is for the operator.
+//! [`ca`] decides about certificates; [`server`] is the one mTLS listener; [`admin`] is for the operator, [`diagnostics`] what it
+//! shows of proxies' answers.
 //! Not here: what a message looks like on the wire (crate `api`) and any TLS decision (crate `tls`).
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,7 @@ pub mod admin;
 pub mod app;
 pub mod args;
 pub mod ca;
+pub mod diagnostics;
 pub mod discovery;
 pub mod limit;
 pub mod metrics;

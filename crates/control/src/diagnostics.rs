@@ -1,0 +1,119 @@
+//! What proxies are told, as JSON for the operator: `leno diagnostics` asks for it on the admin listener.
+//!
+//! - `/diagnostics/endpoints?authority=NAME:PORT`: where requests for a name go.
+//! - `/diagnostics/policy?pod=NAMESPACE/NAME&port=PORT`: who may reach a port of a pod, and what is spoken there.
+//! - `/diagnostics/policy?target=NAME:PORT&namespace=CLIENTS`: how clients of a namespace treat a destination.
+//!
+//! The answers are the world's own, by the functions that discovery asks ([`crate::discovery`]); here is only how they look
+//! ([`shown`]). `docs/cli.md` is the contract.
+
+mod shown;
+
+use crate::world::World;
+use leno_api::outbound::Target;
+use leno_model::name::WorkloadId;
+use serde_json::{Value, json};
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The question is not understood.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// What was asked about does not exist.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// The answer to `path?query`; `None` for a path that is not ours.
+#[must_use]
+pub fn answer(world: &World, path: &str, query: &str) -> Option<Result<Value, Refused>> {
+    let query = Query::read(query);
+    match path {
+        "/diagnostics/endpoints" => Some(endpoints(world, &query)),
+        "/diagnostics/policy" => Some(policy(world, &query)),
+        _ => None,
+    }
+}
+
+fn endpoints(world: &World, query: &Query) -> Result<Value, Refused> {
+    let authority = query.get("authority").ok_or(Refused::Malformed("authority=NAME:PORT"))?;
+    let set = world.endpoints(authority);
+    let endpoints: Vec<Value> = set.endpoints.iter().map(|one| shown::endpoint(one)).collect();
+    Ok(json!({"authority": authority, "exists": set.exists, "endpoints": endpoints}))
+}
+
+fn policy(world: &World, query: &Query) -> Result<Value, Refused> {
+    const USAGE: Refused =
+        Refused::Malformed("pod=NAMESPACE/NAME&port=PORT, or target=NAME:PORT&namespace=CLIENTS");
+    match (query.get("pod"), query.get("target")) {
+        (Some(pod), None) => {
+            let (namespace, name) = pod.split_once('/').ok_or(USAGE)?;
+            let port: u16 = query.get("port").and_then(|port| port.parse().ok()).ok_or(USAGE)?;
+            let workload = WorkloadId { namespace: namespace.into(), pod: name.into() };
+            let known = world.pod(&workload).map(|pod| pod.meshed);
+            let policy = world.inbound(&workload, port);
+            let (Some(meshed), Some(policy)) = (known, policy) else {
+                return Err(Refused::Unknown(format!("no pod {pod}")));
+            };
+            let mut value = shown::inbound(&policy);
+            value["pod"] = json!(pod);
+            value["port"] = json!(port);
+            value["meshed"] = json!(meshed);
+            Ok(value)
+        }
+        (None, Some(text)) => {
+            let namespace = query.get("namespace").ok_or(USAGE)?;
+            let target = match text.parse() {
+                Ok(address) => Target::Address(address),
+                Err(_) => Target::Authority(text.into()),
+            };
+            let Some(policy) = world.outbound(&target, namespace) else {
+                return Err(Refused::Unknown(format!("no Service has the port {text}")));
+            };
+            let mut value = shown::outbound(&policy);
+            value["target"] = json!(text);
+            value["namespace"] = json!(namespace);
+            Ok(value)
+        }
+        _ => Err(USAGE),
+    }
+}
+
+/// A query, read.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn read(text: &str) -> Self {
+        let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+        Self(pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.iter().find(|(known, _)| known == name)?;
+        Some(value.1.as_str()).filter(|value| !value.is_empty())
+    }
+}
+
+/// Percent signs undone; one that is followed by no number stays.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hexadecimal = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        match hexadecimal.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The model's answers as JSON. Pure; every field is named in `docs/cli.md`.
+
+use leno_model::name::Resource;
+use leno_model::policy::{Authentication, Authorization, InboundPolicy, InboundProtocol};
+use leno_model::route::{
+    Backend, BackendKind, Distribution, Filter, HeaderChange, HostMatch, HttpRoute, HttpRoutes,
+    HttpRule, OpaqueRoutes, OutboundPolicy, OutboundProtocol, PathMatch, RequestMatch, TextMatch,
+};
+use leno_model::workload::{Endpoint, Labels, ProtocolHint};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) fn endpoint(endpoint: &Endpoint) -> Value {
+    let label = |wanted: &str| {
+        let found = endpoint.labels.iter().find(|(name, _)| name.as_ref() == wanted);
+        found.map(|(_, value)| value.as_ref()).unwrap_or_default()
+    };
+    // The label is the Service's namespace where there is one; the pod says its own.
+    let pod = endpoint.resource.as_ref().filter(|resource| resource.kind() == "Pod");
+    let identity = endpoint.identity.as_ref();
+    json!({
+        "namespace": pod.map_or_else(|| label("namespace"), Resource::namespace),
+        "ip": endpoint.address.ip(),
+        "port": endpoint.address.port(),
+        "pod": pod.map(Resource::name),
+        "service": label("service"),
+        "identity": identity.map(|identity| identity.name.as_str()),
+        "server_name": identity.map(|identity| identity.server_name.as_str()),
+        "weight": endpoint.weight,
+        "protocol": match endpoint.hint {
+            ProtocolHint::Unknown => "unknown",
+            ProtocolHint::Http2 => "http2-upgrade",
+            ProtocolHint::Opaque => "opaque",
+        },
+        "opaque_transport_port": endpoint.opaque_transport_port,
+        "labels": labels(&endpoint.labels),
+    })
+}
+
+fn labels(labels: &Labels) -> Value {
+    let pairs = labels.iter().map(|(name, value)| (name.to_string(), json!(value.as_ref())));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
+
+/// `pod/web`, `HTTPRoute/web`, `default/http`.
+fn resource(resource: &Resource) -> Value {
+    match resource {
+        Resource::Default(name) => json!({"kind": "default", "name": name.as_ref()}),
+        Resource::Object { group, kind, namespace, name, section, port } => {
+            let mut value = json!({
+                "group": group.as_ref(),
+                "kind": kind.as_ref(),
+                "namespace": namespace.as_ref(),
+                "name": name.as_ref(),
+            });
+            if !section.is_empty() {
+                value["section"] = json!(section.as_ref());
+            }
+            if *port != 0 {
+                value["port"] = json!(port);
+            }
+            value
+        }
+    }
+}
+
+pub(super) fn inbound(policy: &InboundPolicy) -> Value {
+    let (protocol, timeout) = match policy.protocol {
+        InboundProtocol::Detect { timeout } => ("detect", Some(timeout)),
+        InboundProtocol::Opaque => ("opaque", None),
+        InboundProtocol::Tls => ("tls", None),
+        InboundProtocol::Http1 => ("http/1", None),
+        InboundProtocol::Http2 => ("http/2", None),
+        InboundProtocol::Grpc => ("grpc", None),
+    };
+    json!({
+        "direction": "inbound",
+        "protocol": protocol,
+        "detect_timeout_seconds": seconds(timeout),
+        "server": resource(&policy.server),
+        "authorizations": policy.authorizations.iter().map(authorization).collect::<Vec<_>>(),
+    })
+}
+
+fn authorization(authorization: &Authorization) -> Value {
+    let networks = authorization.networks.iter().map(|network| {
+        let except: Vec<String> = network.except.iter().map(ToString::to_string).collect();
+        json!({"net": network.net.to_string(), "except": except})
+    });
+    let (authentication, identities, suffixes) = match &authorization.authentication {
+        Authentication::Unauthenticated => ("none", Vec::new(), Vec::new()),
+        Authentication::TlsUnauthenticated => ("tls", Vec::new(), Vec::new()),
+        Authentication::TlsAuthenticated { identities, suffixes } => (
+            "mutual-tls",
+            identities.iter().map(ToString::to_string).collect(),
+            // No labels: every name of the mesh.
+            suffixes.iter().map(|suffix| format!("*.{}", suffix.0.join("."))).collect(),
+        ),
+    };
+    let suffixes: Vec<String> =
+        suffixes.into_iter().map(|text| text.trim_end_matches('.').to_owned()).collect();
+    json!({
+        "resource": resource(&authorization.resource),
+        "networks": networks.collect::<Vec<_>>(),
+        "authentication": authentication,
+        "identities": identities,
+        "identity_suffixes": suffixes,
+    })
+}
+
+pub(super) fn outbound(policy: &OutboundPolicy) -> Value {
+    let mut value = json!({"direction": "outbound", "parent": resource(&policy.parent)});
+    let protocol = match &policy.protocol {
+        OutboundProtocol::Detect { timeout, http1, http2, opaque } => {
+            value["detect_timeout_seconds"] = seconds(Some(*timeout));
+            value["http1"] = http(http1);
+            value["http2"] = http(http2);
+            value["opaque"] = opaque_routes(opaque);
+            "detect"
+        }
+        OutboundProtocol::Http1(routes) => {
+            value["http1"] = http(routes);
+            "http/1"
+        }
+        OutboundProtocol::Http2(routes) => {
+            value["http2"] = http(routes);
+            "http/2"
+        }
+        OutboundProtocol::Grpc(routes) => {
+            value["grpc"] = http(routes);
+            "grpc"
+        }
+        OutboundProtocol::Opaque(routes) => {
+            value["opaque"] = opaque_routes(routes);
+            "opaque"
+        }
+        OutboundProtocol::Tls(routes) => {
+            value["tls"] = opaque_routes(routes);
+            "tls"
+        }
+    };
+    value["protocol"] = json!(protocol);
+    value
+}
+
+fn http(routes: &HttpRoutes) -> Value {
+    routes.routes.iter().map(http_route).collect()
+}
+
+fn http_route(route: &HttpRoute) -> Value {
+    json!({
+        "resource": resource(&route.resource),
+        "hosts": route.hosts.iter().map(host).collect::<Vec<_>>(),
+        "rules": route.rules.iter().map(http_rule).collect::<Vec<_>>(),
+    })
+}
+
+fn http_rule(rule: &HttpRule) -> Value {
+    json!({
+        "matches": rule.matches.iter().map(request_match).collect::<Vec<_>>(),
+        "filters": rule.filters.iter().map(filter).collect::<Vec<_>>(),
+        "backends": distribution(&rule.backends),
+        "request_timeout_seconds": seconds(rule.timeouts.request),
+        "response_timeout_seconds": seconds(rule.timeouts.response),
+        "idle_timeout_seconds": seconds(rule.timeouts.idle),
+    })
+}
+
+fn opaque_routes(routes: &OpaqueRoutes) -> Value {
+    let routes = routes.routes.iter().map(|route| {
+        json!({
+            "resource": resource(&route.resource),
+            "server_names": route.server_names.iter().map(host).collect::<Vec<_>>(),
+            "rules": route.rules.iter()
+                .map(|rule| json!({"backends": distribution(rule)}))
+                .collect::<Vec<_>>(),
+        })
+    });
+    routes.collect()
+}
+
+fn host(host: &HostMatch) -> String {
+    match host {
+        HostMatch::Exact(name) => name.to_string(),
+        HostMatch::Suffix(labels) => format!("*.{}", labels.join(".")),
+    }
+}
+
+fn request_match(wanted: &RequestMatch) -> Value {
+    let text = |name: &Arc<str>, value: &TextMatch| match value {
+        TextMatch::Exact(exact) => json!({"name": name.as_ref(), "exact": exact.as_ref()}),
+        TextMatch::Regex(pattern) => json!({"name": name.as_ref(), "regex": pattern.as_str()}),
+    };
+    json!({
+        "path": wanted.path.as_ref().map(|path| match path {
+            PathMatch::Exact(path) => json!({"exact": path.as_ref()}),
+            PathMatch::Prefix(path) => json!({"prefix": path.as_ref()}),
+            PathMatch::Regex(pattern) => json!({"regex": pattern.as_str()}),
+        }),
+        "headers": wanted.headers.iter().map(|h| text(&h.name, &h.value)).collect::<Vec<_>>(),
+        "query": wanted.query.iter().map(|q| text(&q.name, &q.value)).collect::<Vec<_>>(),
+        "method": wanted.method.as_deref(),
+    })
+}
+
+fn filter(filter: &Filter) -> Value {
+    match filter {
+        Filter::RequestHeaders(change) => json!({"request_headers": header_change(change)}),
+        Filter::ResponseHeaders(change) => json!({"response_headers": header_change(change)}),
+        Filter::Redirect(redirect) => json!({"redirect": {
+            "scheme": redirect.scheme.as_deref(),
+            "host": redirect.host.as_deref(),
+            "path_full": redirect.path_full.as_deref(),
+            "path_prefix": redirect.path_prefix.as_deref(),
+            "port": redirect.port,
+            "status": redirect.status,
+        }}),
+        Filter::Fail(failure) => json!({"fail": {
+            "status": failure.status,
+            "message": failure.message.as_ref(),
+            "numerator": failure.numerator,
+            "denominator": failure.denominator,
+        }}),
+    }
+}
+
+fn header_change(change: &HeaderChange) -> Value {
+    let pairs = |pairs: &[(Arc<str>, Arc<str>)]| -> Vec<Value> {
+        let named = |(name, value): &(Arc<str>, Arc<str>)| json!({"name": name.as_ref(), "value": value.as_ref()});
+        pairs.iter().map(named).collect()
+    };
+    let remove: Vec<&str> = change.remove.iter().map(AsRef::as_ref).collect();
+    json!({"set": pairs(&change.set), "add": pairs(&change.add), "remove": remove})
+}
+
+/// `weight` is there where one is drawn by weight; without it, the first that is available.
+fn distribution(distribution: &Distribution) -> Value {
+    match distribution {
+        Distribution::Empty => json!([]),
+        Distribution::First(backends) => backends.iter().map(backend).collect(),
+        Distribution::Random(backends) => backends
+            .iter()
+            .map(|(one, weight)| {
+                let mut value = backend(one);
+                value["weight"] = json!(weight);
+                value
+            })
+            .collect(),
+    }
+}
+
+fn backend(backend: &Backend) -> Value {
+    let mut value = json!({
+        "resource": resource(&backend.resource),
+        "filters": backend.filters.iter().map(filter).collect::<Vec<_>>(),
+    });
+    match &backend.kind {
+        BackendKind::Forward(one) => value["endpoint"] = endpoint(one),
+        BackendKind::Balance(balance) => {
+            value["destination"] = json!(balance.destination.as_ref());
+        }
+        BackendKind::Broken => value["broken"] = json!(true),
+    }
+    value
+}
+
+fn seconds(duration: Option<Duration>) -> Value {
+    duration.map_or(Value::Null, |duration| json!(duration.as_secs_f64()))
+}
