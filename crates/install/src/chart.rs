@@ -1,0 +1,156 @@
+//! The chart in `deploy/leno`, which is in this program, and its rendering without Helm.
+
+use crate::template::{Files, Template, TemplateError};
+use crate::values;
+use serde_json::{Value, json};
+
+macro_rules! file {
+    ($path:literal) => {
+        ($path, include_str!(concat!("../../../deploy/leno/", $path)))
+    };
+}
+
+/// Every template, in the order in which objects are applied: what others need comes first.
+pub const TEMPLATES: [(&str, &str); 8] = [
+    file!("templates/namespace.yaml"),
+    file!("templates/rbac.yaml"),
+    file!("templates/identity.yaml"),
+    file!("templates/config.yaml"),
+    file!("templates/service.yaml"),
+    file!("templates/control.yaml"),
+    file!("templates/injector-webhook.yaml"),
+    file!("templates/monitoring.yaml"),
+];
+
+/// Files that templates ask for.
+const FILES: [(&str, &str); 1] = [file!("dashboards/leno.json")];
+const CHART: (&str, &str) = file!("Chart.yaml");
+const DEFAULTS: (&str, &str) = file!("values.yaml");
+const HIGH_AVAILABILITY: (&str, &str) = file!("values-ha.yaml");
+const SCHEMA: (&str, &str) = file!("values.schema.json");
+
+/// Why nothing was rendered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChartError {
+    /// Values that the chart does not know or cannot use, all of them.
+    #[error("{}", .0.join("\n"))]
+    Values(Vec<String>),
+    /// What a template says.
+    #[error("{}", .0.why)]
+    Template(#[from] TemplateError),
+    /// A document is no YAML: a value broke out of its place.
+    #[error("{file}: the rendered text is no YAML: {why}")]
+    Yaml {
+        /// The template.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// An object of the chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// As the chart says it, with comments.
+    pub text: String,
+    /// The same, read.
+    pub value: Value,
+}
+
+/// The chart's own values.
+#[must_use]
+pub fn defaults() -> Value {
+    read_embedded(DEFAULTS)
+}
+
+/// Those of `--ha`, laid over the chart's own.
+#[must_use]
+pub fn high_availability() -> Value {
+    read_embedded(HIGH_AVAILABILITY)
+}
+
+/// What values may be.
+#[must_use]
+pub fn schema() -> Value {
+    read_embedded(SCHEMA)
+}
+
+/// Embedded files are read in a test, so that none is wrong here.
+fn read_embedded((_, text): (&str, &str)) -> Value {
+    serde_saphyr::from_str(text).unwrap_or(Value::Null)
+}
+
+/// Renders the chart for a namespace with values that are complete.
+///
+/// # Errors
+/// Values that the schema refuses, or what a template says.
+pub fn render(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError> {
+    let mut wrong = values::check(&schema(), values);
+    if !is_label(namespace) {
+        wrong.push(format!("--namespace {namespace:?} is no name of a namespace"));
+    }
+    if !wrong.is_empty() {
+        return Err(ChartError::Values(wrong));
+    }
+    let chart = read_embedded(CHART);
+    let root = json!({
+        "Values": values,
+        "Release": {"Name": "leno", "Namespace": namespace, "Service": "leno"},
+        "Chart": {"Name": chart["name"], "Version": chart["version"], "AppVersion": chart["appVersion"]},
+    });
+    let files: Files =
+        FILES.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+    let mut objects = Vec::new();
+    for (file, text) in TEMPLATES {
+        let rendered = Template::read(file, text)?.render(&root, &files)?;
+        for document in documents(&rendered) {
+            let value: Value = serde_saphyr::from_str(&document).map_err(|error| {
+                ChartError::Yaml { file: file.to_owned(), why: error.to_string() }
+            })?;
+            if !value.is_null() {
+                objects.push(Object { text: document, value });
+            }
+        }
+    }
+    Ok(objects)
+}
+
+/// The objects as one stream of YAML.
+#[must_use]
+pub fn yaml(objects: &[Object]) -> String {
+    objects.iter().map(|object| format!("---\n{}\n", object.text.trim())).collect()
+}
+
+/// The objects as a `List` in JSON.
+#[must_use]
+pub fn json(objects: &[Object]) -> String {
+    let items: Vec<&Value> = objects.iter().map(|object| &object.value).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    format!("{list:#}\n")
+}
+
+/// Splits at lines of `---`, as Helm does.
+fn documents(text: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        if line.trim_end() == "---" {
+            documents.push(String::new());
+        } else if let Some(last) = documents.last_mut() {
+            last.push_str(line);
+            last.push('\n');
+        }
+    }
+    documents
+}
+
+/// RFC 1123.
+fn is_label(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len())
+        && name.chars().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests;
