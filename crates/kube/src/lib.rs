@@ -1,8 +1,13 @@
 //! The way to an API server: where it is and who we are there.
 //!
-//! One place decides this for the control plane and for `leno`. Not here: what is asked of the server
-//! (the control plane's `source/kubernetes`, the commands of `leno`).
+//! One place decides this for the control plane and for `leno`. What `leno` asks on behalf of a person is here too: [`cluster`] (pods,
+//! HTTP through a port-forward, logs), [`pod`] (a pod as a row), [`refused`] (errors that say what to look at).
+//! Not here: what the control plane asks (its `source/kubernetes`), and how rows are printed (the commands of `leno`).
 #![forbid(unsafe_code)]
+
+pub mod cluster;
+pub mod pod;
+pub mod refused;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -47,16 +52,12 @@ pub async fn of_service(file: Option<&Path>) -> Result<Client, Unreachable> {
 /// # Errors
 /// See [`Unreachable`]. No request is made yet.
 pub async fn of_person(file: Option<&Path>, context: Option<&str>) -> Result<Client, Unreachable> {
-    let options =
-        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = match file {
-        Some(file) => named(file, &options).await?,
-        None => match (usual(&options).await, Config::incluster()) {
-            (Err(_), Ok(config)) if context.is_none() => config,
-            (usual, _) => usual?,
-        },
+    let person = cluster::Person {
+        kubeconfig: file.map(Path::to_owned),
+        context: context.map(str::to_owned),
+        ..cluster::Person::default()
     };
-    Ok(Client::try_from(config)?)
+    Ok(cluster::Cluster::of(&person).await?.client().clone())
 }
 
 async fn named(file: &Path, options: &KubeConfigOptions) -> Result<Config, Unreachable> {
