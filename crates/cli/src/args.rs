@@ -1,5 +1,9 @@
 //! Flags, with their help beside them.
 
+mod install;
+
+pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
+
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -40,6 +44,12 @@ pub(crate) enum Verb {
     Inject(Box<Inject>),
     /// Take out of manifests exactly what `leno inject` put in
     Uninject(Manifests),
+    /// Print what makes a cluster's control plane: `leno install | kubectl apply -f -`
+    Install(Box<Install>),
+    /// Print the installation that a cluster has, of this version or with other values: `leno upgrade | kubectl apply -f -`
+    Upgrade(Box<Upgrade>),
+    /// Print everything of the mesh in a cluster: `leno uninstall | kubectl delete -f -`
+    Uninstall(Uninstall),
     /// Measure: load, scenarios, reports
     Bench(crate::bench::Bench),
     /// Tell what this machine lacks, and what to do about it
@@ -227,6 +237,11 @@ mod tests {
             "leno logs reviews -f --proxy",
             "leno check",
             "leno inject -",
+            "leno install --set control.replicas=3,podMonitor.enabled=true --ha -f values.yaml -o json",
+            "leno install --identity-issuer-certificate-file a --identity-issuer-key-file b --identity-trust-anchors-file c",
+            "leno install --ignore-cluster --namespace mesh",
+            "leno upgrade --renew-issuer --context prod",
+            "leno uninstall --force",
             "leno inject --manual -R a.yaml b/ --proxy-image localhost/leno-proxy:1",
             "leno uninject a.yaml -",
         ] {

@@ -3,8 +3,10 @@
 mod bench;
 mod exec;
 mod inject;
+mod install;
 mod logs;
 mod pods;
+mod reach;
 mod traffic;
 mod up;
 
@@ -34,6 +36,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Exec(exec) => return exec::run(&state, &exec),
         Verb::Inject(inject) => return inject::inject(&inject),
         Verb::Uninject(manifests) => return inject::uninject(&manifests),
+        Verb::Install(install) => return install::install(&install),
+        Verb::Upgrade(upgrade) => return install::upgrade(&upgrade),
+        Verb::Uninstall(uninstall) => return install::uninstall(&uninstall),
         Verb::Bench(arguments) => return bench::run(arguments.verb),
         Verb::Logs(logs) => logs::run(&state, &logs)?,
         Verb::Check => {

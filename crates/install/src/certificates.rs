@@ -98,6 +98,24 @@ pub fn make(trust_domain: &str, now: u64) -> Result<Identity, IssuerError> {
     })
 }
 
+/// The next issuer of a root that was made here.
+///
+/// # Errors
+/// The root cannot be used or has ended.
+pub fn renew(root: &Pair, trust_domain: &str, now: u64) -> Result<Pair, IssuerError> {
+    let life = lives(&root.certificate).first().copied();
+    let life = life.ok_or_else(|| IssuerError::Certificate("the root's is none".to_owned()))?;
+    dates(life, now)?;
+    let key = KeyPair::from_pem(&root.key).map_err(|error| IssuerError::Key(error.to_string()))?;
+    let root = Issuer::from_ca_cert_pem(&root.certificate, key).map_err(signing)?;
+    let key = KeyPair::generate().map_err(signing)?;
+    let begin = now.saturating_sub(CLOCK_SKEW_SECONDS).max(life.not_before);
+    let end = (now + ISSUER_LIFE_SECONDS).min(life.not_after);
+    let params = authority(format!("identity.leno.{trust_domain}"), 0, begin, end)?;
+    let issuer = params.signed_by(&key, &root).map_err(signing)?;
+    Ok(Pair { certificate: issuer.pem(), key: key.serialize_pem() })
+}
+
 fn signing(error: rcgen::Error) -> IssuerError {
     IssuerError::Signing(error.to_string())
 }
@@ -213,6 +231,14 @@ pub fn lives(pem: &str) -> Vec<Validity> {
     all.iter().filter_map(|certificate| validity::read(certificate)).collect()
 }
 
+/// Whether every certificate of one bundle is in another.
+#[must_use]
+pub fn contains(all: &str, some: &str) -> bool {
+    let (all, some) =
+        (certificates(all).unwrap_or_default(), certificates(some).unwrap_or_default());
+    some.iter().all(|one| all.contains(one))
+}
+
 /// Whether two bundles hold the same certificates, in whatever order and layout.
 #[must_use]
 pub fn same(a: &str, b: &str) -> bool {
@@ -260,9 +286,15 @@ mod tests {
         let nothing = Pair { certificate: "x".into(), ..made.issuer.clone() };
         check(&nothing, &made.anchors, NOW, "there is none in it");
         let root = made.root.unwrap();
+        let later = NOW + ISSUER_LIFE_SECONDS + 5;
+        let renewed = renew(&root, "cluster.local", later).unwrap();
+        check(&renewed, &made.anchors, later, "good");
+        assert!(renew(&root, "cluster.local", NOW + ROOT_LIFE_SECONDS + 1).is_err());
         assert!(same(&root.certificate, &made.anchors));
         assert!(!same(&root.certificate, &other.anchors));
         assert!(!same("", ""));
+        assert!(contains(&format!("{}{}", other.anchors, made.anchors), &made.anchors));
+        assert!(!contains(&other.anchors, &made.anchors));
         assert_eq!(lives(&root.certificate)[0].not_after, NOW + ROOT_LIFE_SECONDS);
         assert!(!format!("{root:?}").contains("PRIVATE"));
     }

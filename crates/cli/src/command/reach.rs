@@ -1,0 +1,78 @@
+//! Objects of a cluster as JSON, for commands that look at many kinds of them. Who we are there is `leno_kube`'s to say.
+
+use crate::args::Where;
+use anyhow::{Context as _, Result};
+use kube::Client;
+use serde_json::Value;
+use std::future::Future;
+use std::time::Duration;
+
+/// An API server that does not answer in this time is not reached.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
+/// Objects in one answer.
+const PAGE_OBJECTS: u32 = 500;
+const NOT_FOUND: u16 = 404;
+
+/// A cluster.
+#[derive(Clone)]
+pub(super) struct Reach {
+    client: Client,
+}
+
+/// Runs a command that asks a cluster.
+pub(super) fn run<T>(of: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(of);
+    // What still waits for a server that does not answer is left to itself.
+    runtime.shutdown_background();
+    done
+}
+
+impl Reach {
+    /// The cluster that flags name; no request is made yet.
+    pub(super) async fn new(place: &Where) -> Result<Self> {
+        let client =
+            leno_kube::of_person(place.kubeconfig.as_deref(), place.context.as_deref()).await?;
+        Ok(Self { client })
+    }
+
+    /// An object; none where there is none, or where its kind is not known.
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
+        let request = http::Request::get(path).body(Vec::new())?;
+        match self.request(request).await {
+            Ok(value) => Ok(Some(value)),
+            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("GET {path}")),
+        }
+    }
+
+    /// All objects of a list, page by page; empty where the kind is not known.
+    pub(super) async fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let mut items = Vec::new();
+        let mut next = String::new();
+        loop {
+            let page = format!("{path}{joint}limit={PAGE_OBJECTS}{next}");
+            let Some(mut page) = self.get(&page).await? else { return Ok(items) };
+            if let Value::Array(found) = page["items"].take() {
+                items.extend(found);
+            }
+            match page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
+                // A token is base64 for URLs, with `=` at its end.
+                Some(token) => next = format!("&continue={}", token.replace('=', "%3D")),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    async fn request(&self, request: http::Request<Vec<u8>>) -> Result<Value, kube::Error> {
+        let answer = tokio::time::timeout(ANSWER_WAIT_MAX, self.client.request(request)).await;
+        answer.unwrap_or_else(|_| {
+            let late = std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                format!("the API server did not answer within {} s", ANSWER_WAIT_MAX.as_secs()),
+            );
+            Err(kube::Error::Service(Box::new(late)))
+        })
+    }
+}
