@@ -1,6 +1,7 @@
 //! What fails while traffic flows, and that nobody notices.
 
 mod dying;
+mod restart;
 
 use crate::programs::web::{PORT, nginx};
 use leno_tests::load::{Connections, Load};
@@ -26,11 +27,15 @@ impl Site {
     fn start(name: &str, pods: &[&str]) -> Self {
         let plan = pods.iter().fold(Plan::new().pod("client"), |plan, pod| plan.pod(pod));
         let mesh = plan.service("server", [PORT], pods).start(name, Meshed::Yes);
-        let mut site = Self { servers: BTreeMap::new(), mesh };
+        let mut site = Self::of(mesh);
         for pod in pods {
             site.serve(pod);
         }
         site
+    }
+
+    fn of(mesh: Mesh) -> Self {
+        Self { servers: BTreeMap::new(), mesh }
     }
 
     fn serve(&mut self, pod: &str) {

@@ -3,7 +3,9 @@
 use crate::namespace::Namespace;
 use crate::script::find;
 use anyhow::Result;
+use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +31,30 @@ impl Sniffer {
     /// # Errors
     /// When the kernel refuses.
     pub fn start(namespace: &Namespace) -> Result<Self> {
-        let mut socket = namespace
-            .run(|| Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(EVERY_PROTOCOL))))?;
+        Self::start_with(|make| namespace.run(make))
+    }
+
+    /// The same in a namespace that somebody else made: an open file of it, as `/run/netns/NAME`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn start_in(namespace: &File) -> Result<Self> {
+        Self::start_with(|make| {
+            let made = std::thread::scope(|scope| {
+                let inside =
+                    || setns(namespace, CloneFlags::CLONE_NEWNET).map(|()| make());
+                scope.spawn(inside).join()
+            });
+            made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?
+        })
+    }
+
+    fn start_with(
+        within: impl FnOnce(fn() -> std::io::Result<Socket>) -> std::io::Result<Socket>,
+    ) -> Result<Self> {
+        let mut socket = within(|| {
+            Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(EVERY_PROTOCOL)))
+        })?;
         socket.set_recv_buffer_size(QUEUE_BYTES)?;
         SockRef::from(&socket).set_read_timeout(Some(Duration::from_millis(50)))?;
         let stop = Arc::new(AtomicBool::new(false));

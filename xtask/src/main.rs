@@ -1,6 +1,7 @@
 //! Everything that would be a shell script: `cargo xtask VERB`.
 //!
 //! - [`ci`]: every check and every test, as `make test` and the machine that guards `main` run them.
+//! - [`cluster`]: the mesh on a real Kubernetes, as `make test-cluster` runs it.
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
 //! - [`fences`]: what no crate may reach, which licences come in, what exists twice.
@@ -19,6 +20,7 @@
 mod bench;
 mod budgets;
 mod ci;
+mod cluster;
 mod command;
 mod demo;
 mod fences;
@@ -35,6 +37,7 @@ use std::process::ExitCode;
 
 const VERBS: &str = "\
 cargo xtask ci            every check and every test
+cargo xtask test-cluster  the mesh on a real Kubernetes: KUBECONFIG's, or one that is booted
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
 cargo xtask fences        dependency rules, licences, duplicates
@@ -72,6 +75,7 @@ fn run(words: &[&str]) -> Result<()> {
     std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     match words {
         ["ci"] => ci::run(),
+        ["test-cluster", rest @ ..] => cluster::run(rest),
         ["demo"] => demo::run("release"),
         ["demo", "--dev"] => demo::run("dev"),
         ["setup"] => setup::demo(),

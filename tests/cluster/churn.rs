@@ -1,0 +1,150 @@
+//! A thousand pods that exist only in the API server come and go while real ones carry traffic.
+
+use crate::ground::load::Load;
+use crate::ground::node;
+use crate::ground::place::Place;
+use crate::ground::worker::{IMAGE, PORT, Worker, service};
+use crate::ground::{kubectl, proxy};
+use leno_tests::admin::Metrics;
+use leno_tests::proc;
+use leno_tests::wait::until;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const PODS: u32 = 1000;
+const ROUNDS: u32 = 2;
+/// A node without a kubelet: EndpointSlices pass over pods whose node does not exist.
+const NODE: &str = "leno-test-nowhere";
+/// What may stay after a thousand pods: allocators give back in steps.
+const MEMORY_SLACK_KIB: u64 = 24 * 1024;
+
+/// The node, as long as this lives.
+struct Nowhere;
+
+impl Nowhere {
+    fn create() -> Self {
+        drop(kubectl::run(&["delete", "node", NODE, "--ignore-not-found"]));
+        let taint = json!([{"key": "leno.dev/nowhere", "effect": "NoSchedule"}]);
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "spec": {"taints": taint}});
+        kubectl::create(&node).expect("a node is made");
+        let nowhere = Self;
+        nowhere.beat();
+        nowhere
+    }
+
+    /// What its kubelet would say; without it the node is taken for dead within a minute.
+    #[expect(clippy::unused_self, reason = "it beats while it lives")]
+    fn beat(&self) {
+        let now = time::OffsetDateTime::now_utc();
+        let now = now.format(&time::format_description::well_known::Rfc3339).expect("a date");
+        let ready = json!({"type": "Ready", "status": "True", "reason": "Test", "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now});
+        let patch = json!({"status": {"conditions": [ready]}}).to_string();
+        let words =
+            ["patch", "node", NODE, "--subresource=status", "--type=strategic", "-p", &patch];
+        kubectl::run(&words).expect("a heartbeat");
+    }
+}
+
+impl Drop for Nowhere {
+    fn drop(&mut self) {
+        drop(kubectl::run(&["delete", "node", NODE, "--ignore-not-found"]));
+    }
+}
+
+#[test]
+fn a_thousand_pods_come_and_go_beside_real_traffic() {
+    let nowhere = Nowhere::create();
+    let place = Place::meshed("leno-test-churn");
+    place.apply(&Worker::new("web").times(2).objects());
+    place.apply(&[service("crowd", &json!({}))]);
+    place.rolled_out("deployment/web");
+    let before = memory(&place);
+    let load = Load::start(&place, "http://web/", 100, 240);
+    for round in 0..ROUNDS {
+        come(&place, &nowhere, round);
+        nowhere.beat();
+        go(&place);
+        nowhere.beat();
+    }
+    let outcome = load.end();
+    println!("{ROUNDS} times {PODS} pods came and went: {outcome}");
+    assert_eq!(outcome.failed, 0, "{outcome}");
+    let after = memory(&place);
+    for ((name, before), (_, after)) in before.iter().zip(&after) {
+        println!("{name}: {before} KiB before, {after} KiB after");
+        assert!(*after <= before + MEMORY_SLACK_KIB, "{name}: {before} KiB, then {after} KiB");
+    }
+}
+
+/// Creates the pods, says that they are ready, and awaits that the control plane knows all of them.
+fn come(place: &Place, nowhere: &Nowhere, round: u32) {
+    let pods: Vec<Value> = (0..PODS).map(|index| pod(place, index, round)).collect();
+    let list =
+        |pods: Vec<Value>| json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string();
+    let made = kubectl::output(&["create", "-f", "-"], Some(&list(pods.clone()))).expect("kubectl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    nowhere.beat();
+    let words = ["apply", "--server-side", "--force-conflicts", "--subresource=status", "-f", "-"];
+    let statuses = pods.into_iter().map(|mut pod| {
+        pod.as_object_mut().expect("an object").remove("spec");
+        pod
+    });
+    let said = kubectl::output(&words, Some(&list(statuses.collect()))).expect("kubectl");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    until("endpoints of all pods", Duration::from_secs(120), || {
+        std::thread::sleep(Duration::from_millis(500));
+        (endpoints(place) == PODS as usize).then_some(())
+    });
+}
+
+fn go(place: &Place) {
+    let words =
+        ["delete", "pods", "-l", "app=crowd", "--force", "--grace-period=0", "--wait=false"];
+    place.kubectl(&words).expect("deleted");
+    until("no endpoint", Duration::from_secs(120), || {
+        std::thread::sleep(Duration::from_millis(500));
+        (endpoints(place) == 0).then_some(())
+    });
+}
+
+fn endpoints(place: &Place) -> usize {
+    let path = "jsonpath={.items[*].endpoints[*].addresses[0]}";
+    let words = ["get", "endpointslices", "-l", "kubernetes.io/service-name=crowd", "-o", path];
+    place.kubectl(&words).expect("endpoints").split_whitespace().count()
+}
+
+fn pod(place: &Place, index: u32, round: u32) -> Value {
+    let address = format!("10.99.{}.{}", index / 250 + round * 4, index % 250 + 1);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": format!("crowd-{round}-{index}"), "namespace": place.name, "labels": {"app": "crowd"}},
+        "spec": {
+            "nodeName": NODE,
+            "containers": [{"name": "nothing", "image": IMAGE, "ports": [{"containerPort": PORT}]}],
+        },
+        "status": {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}],
+        },
+    })
+}
+
+/// What the control plane and a proxy hold.
+fn memory(place: &Place) -> Vec<(&'static str, u64)> {
+    let label = "app.kubernetes.io/name=leno-control";
+    let words =
+        ["-n", "leno", "get", "pods", "-l", label, "-o", "jsonpath={.items[0].metadata.name}"];
+    let control = kubectl::run(&words).expect("the control plane");
+    let control = node::process("leno", &control, "control").expect("its process");
+    let web = place.pods("app=web").remove(0);
+    let beside = node::process(&place.name, &web, "leno-proxy").expect("a proxy's process");
+    let resident =
+        |process: nix::unistd::Pid| proc::memory(process.as_raw()).expect("memory").resident;
+    let metrics: Metrics = proxy::metrics(place, &web).expect("metrics");
+    assert!(!metrics.0.is_empty());
+    vec![("control plane", resident(control)), ("proxy", resident(beside))]
+}

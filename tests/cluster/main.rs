@@ -1,0 +1,16 @@
+//! Leno on a real cluster: what `make test-cluster` runs (`cargo nextest run --profile cluster`), and `make test` does not.
+//!
+//! The mesh is installed and the images are loaded when these begin; `cargo xtask test-cluster` sees to both. Each test has a
+//! namespace of its own, which is gone when it ends. Nothing here knows how the cluster was made, but for what looks at the
+//! node itself: captures on its wire, and the end of its API server.
+//!
+//! [`ground`] is what the tests stand on: `kubectl`, workers as manifests, a steady load, the metrics of proxies.
+
+mod access;
+mod churn;
+mod examples;
+mod ground;
+mod mesh;
+mod outages;
+mod rollout;
+mod workloads;

@@ -1,0 +1,115 @@
+//! `cargo xtask test-cluster [FILTER…]`: the mesh on a real Kubernetes, from bare nodes to bare nodes. `make test-cluster` is this.
+//!
+//! With KUBECONFIG it uses the cluster that this names. Without, it boots one of processes on this machine, if the recipe for one lies beside
+//! the project (`../shared/cluster`), and stops it at the end; with neither it fails: nothing is skipped. Images go to nodes of this
+//! machine by themselves; nodes elsewhere have to have them. What the cluster had before is compared with what it has afterwards.
+//!
+//! [`ground`] finds, boots and stops clusters.
+
+mod ground;
+
+use crate::command::{self, is_root};
+use crate::{images, setup};
+use anyhow::{Context as _, Result, bail, ensure};
+use ground::Ground;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// As `make test` builds them, so that both share what is compiled.
+const EVERYTHING: [&str; 3] = ["--locked", "--workspace", "--all-features"];
+/// Kinds that belong to no namespace, and what a mesh or a test might leave of them.
+const KINDS: &str = "namespaces,nodes,clusterroles,clusterrolebindings,customresourcedefinitions,\
+    mutatingwebhookconfigurations,validatingwebhookconfigurations,persistentvolumes";
+/// Gateway API whose routes are tried.
+const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.4.1";
+
+/// Runs the tests whose names hold one of these words; all, without words.
+///
+/// # Errors
+/// When there is no cluster, a test fails, or something is left behind.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let began = Instant::now();
+    if !is_root() {
+        bail!(
+            "clusters of this machine, and a look at the wire of a node, take root. Run\n\n    sudo make test-cluster\n"
+        );
+    }
+    setup::test()?;
+    let leno = build()?;
+    let ground = Ground::find()?;
+    images::run(&["--profile", "cluster"])?;
+    ground.load(&command::target_directory()?.join("images"))?;
+    let before = objects(&ground)?;
+    let tested = installed(&ground, &leno, || test(&ground, words));
+    let after = objects(&ground);
+    tested?;
+    let left: Vec<String> = after?.into_iter().filter(|object| !before.contains(object)).collect();
+    ensure!(left.is_empty(), "left behind: {}", left.join(", "));
+    ground.end()?;
+    eprintln!("\nAll is well on the cluster, after {:.0} s.", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The tests, and the program that installs the mesh.
+fn build() -> Result<PathBuf> {
+    let words = [&["build"], &EVERYTHING[..], &["--bin", "leno", "--test", "cluster"]].concat();
+    command::step(&mut command::cargo(&words))?;
+    Ok(command::target_directory()?.join("debug/leno"))
+}
+
+fn test(ground: &Ground, words: &[&str]) -> Result<()> {
+    let run = ["nextest", "run", "--profile", "cluster", "--test", "cluster"];
+    let words = [&run[..], &EVERYTHING[..], words].concat();
+    command::step(ground.prepared(&mut command::cargo_as_we_are(&words)))
+}
+
+/// With the mesh in the cluster; it is taken out again however the work ends.
+fn installed(ground: &Ground, leno: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let routes = gateway_api()?;
+    let routes = routes.to_str().context("a path in UTF-8")?;
+    command::step(&mut ground.kubectl(&["apply", "--server-side", "-f", routes]))?;
+    let manifests = command::output(ground.prepared(Command::new(leno).arg("install")))?;
+    eprintln!("\n+ leno install | kubectl apply -f -");
+    fed(&mut ground.kubectl(&["apply", "-f", "-"]), &manifests)?;
+    let rollout = ["-n", "leno", "rollout", "status", "deployment/leno-control", "--timeout=180s"];
+    let worked = command::step(&mut ground.kubectl(&rollout)).and_then(|()| work());
+    if worked.is_err() {
+        let words = ["-n", "leno", "logs", "deployment/leno-control", "--tail=80"];
+        drop(command::step(&mut ground.kubectl(&words)));
+    }
+    let removed = command::output(ground.prepared(Command::new(leno).arg("uninstall"))).and_then(
+        |manifests| {
+            eprintln!("\n+ leno uninstall | kubectl delete -f -");
+            let words = ["delete", "--ignore-not-found", "--timeout=120s", "-f", "-"];
+            fed(&mut ground.kubectl(&words), &manifests)
+        },
+    );
+    let words = ["delete", "--ignore-not-found", "-f", routes];
+    let cleared = command::step(&mut ground.kubectl(&words));
+    worked.and(removed).and(cleared)
+}
+
+/// The standard channel of the Gateway API's own definitions.
+fn gateway_api() -> Result<PathBuf> {
+    let mut download = Command::new("go");
+    download.args(["mod", "download", "-json", GATEWAY_API]);
+    let module: serde_json::Value = serde_json::from_str(&command::output(&mut download)?)?;
+    let directory = module["Dir"].as_str().context("go says where the module is")?;
+    Ok(Path::new(directory).join("config/crd/standard"))
+}
+
+/// Runs it with this on its standard input.
+fn fed(program: &mut Command, input: &str) -> Result<()> {
+    let mut child = program.stdin(Stdio::piped()).spawn().context("kubectl")?;
+    child.stdin.take().context("a pipe")?.write_all(input.as_bytes())?;
+    let status = child.wait()?;
+    ensure!(status.success(), "{} ended with {status}", command::shown(program));
+    Ok(())
+}
+
+fn objects(ground: &Ground) -> Result<Vec<String>> {
+    let text = command::output(&mut ground.kubectl(&["get", KINDS, "-o", "name"]))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}

@@ -1,0 +1,124 @@
+//! A cluster to test on: one that is given, or one that is made of processes of this machine and ends with us.
+
+use crate::command;
+use anyhow::{Context as _, Result, bail};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds, boots and stops a cluster; relative to the project.
+const RECIPE: &str = "../shared/cluster";
+
+/// A cluster that runs.
+pub(super) struct Ground {
+    kubeconfig: PathBuf,
+    /// Where clusters of this machine are kept: their programs, and what runs.
+    home: PathBuf,
+    /// It was booted by us.
+    ours: bool,
+}
+
+impl Ground {
+    /// The cluster that KUBECONFIG names, or a new one.
+    ///
+    /// # Errors
+    /// When there is neither, or it does not answer.
+    pub(super) fn find() -> Result<Self> {
+        let home = match env::var_os("LENO_CLUSTER") {
+            Some(home) => PathBuf::from(home),
+            None => Path::new(&env::var_os("HOME").context("HOME")?).join(".cache/leno-cluster"),
+        };
+        let given = env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let ground = match given {
+            Some(kubeconfig) => Self { kubeconfig, home, ours: false },
+            None => Self::boot(home)?,
+        };
+        command::step(&mut ground.kubectl(&["get", "nodes"])).context("the cluster")?;
+        Ok(ground)
+    }
+
+    fn boot(home: PathBuf) -> Result<Self> {
+        let recipe = Path::new(RECIPE);
+        if !recipe.join("up.sh").exists() {
+            bail!(
+                "there is no cluster to test on: set KUBECONFIG, or put a recipe that boots one into {RECIPE}"
+            );
+        }
+        if home.join("run/pids").exists() {
+            bail!(
+                "a cluster of this machine runs already: set KUBECONFIG={}, or stop it with {RECIPE}/down.sh",
+                home.join("run/pki/admin.kubeconfig").display()
+            );
+        }
+        command::step(&mut Command::new(recipe.join("build.sh")))?;
+        let ground = Self { kubeconfig: home.join("run/pki/admin.kubeconfig"), home, ours: true };
+        command::step(&mut Command::new(recipe.join("up.sh")))?;
+        Ok(ground)
+    }
+
+    /// Puts every archive of a directory on the nodes.
+    ///
+    /// # Errors
+    /// When a node of this machine refuses one.
+    pub(super) fn load(&self, archives: &Path) -> Result<()> {
+        let running = self.home.join("run");
+        if !self.kubeconfig.starts_with(&running) {
+            eprintln!("\nThe nodes are not ours to fill: they have to have the images already.");
+            return Ok(());
+        }
+        let nodes =
+            fs::read_dir(running)?.flatten().map(|entry| entry.path().join("containerd.sock"));
+        for socket in nodes.filter(|socket| socket.exists()) {
+            for archive in fs::read_dir(archives)?.flatten() {
+                let mut import = Command::new("ctr");
+                import.arg("-a").arg(&socket).args(["-n", "k8s.io", "images", "import"]);
+                command::run(import.arg(archive.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `kubectl` of this cluster.
+    pub(super) fn kubectl(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        self.prepared(command.args(words));
+        command
+    }
+
+    /// A program that speaks with this cluster, and finds `kubectl`.
+    pub(super) fn prepared<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let mut path: OsString = self.home.join("bin").into();
+        if let Some(others) = env::var_os("PATH") {
+            path.push(":");
+            path.push(others);
+        }
+        command.env("PATH", path).env("KUBECONFIG", &self.kubeconfig)
+    }
+
+    /// Stops it, if it is ours.
+    ///
+    /// # Errors
+    /// When something of it is left.
+    pub(super) fn end(mut self) -> Result<()> {
+        if std::mem::replace(&mut self.ours, false) {
+            command::step(&mut stop())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = command::step(&mut stop())
+        {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn stop() -> Command {
+    Command::new(Path::new(RECIPE).join("down.sh"))
+}
