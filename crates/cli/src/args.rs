@@ -1,8 +1,13 @@
 //! Flags, with their help beside them.
 
+pub(crate) mod home;
 mod install;
+mod traffic;
 
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
+pub(crate) use traffic::{
+    Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Shown, Stat,
+};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -11,15 +16,9 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "leno", version, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// Where a running mesh keeps its files and its socket.
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "LENO_STATE_DIR",
-        default_value = "/run/leno"
-    )]
-    pub(crate) state_dir: PathBuf,
+    /// The mesh of this machine: where `leno up` keeps its files and its socket [env: LENO_STATE_DIR] [default: /run/leno]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -31,15 +30,17 @@ pub(crate) enum Verb {
     /// End what `leno up` started
     Down,
     /// List pods, their addresses, identities and proxies
-    Ps(Shown),
-    /// Show traffic of each pod: requests, success, latency, TCP
-    Stat(Stat),
+    Ps(Box<Shown>),
+    /// Show traffic: requests, success, latency, TCP
+    Stat(Box<Stat>),
     /// Show who speaks with whom: the identities of both sides of every hop
-    Edges(Shown),
+    Edges(Box<Shown>),
     /// Run a program inside a pod (its network, files and processes) and pass its exit code on
     Exec(Exec),
-    /// Print what a pod's containers wrote
-    Logs(Logs),
+    /// Print what a pod's containers or the control plane wrote
+    Logs(Box<Logs>),
+    /// Show what the control plane tells proxies, and what both count
+    Diagnostics(Box<Diagnostics>),
     /// Give the pods in manifests their proxy, as the injector of a cluster does: `leno inject app.yaml | kubectl apply -f -`
     Inject(Box<Inject>),
     /// Take out of manifests exactly what `leno inject` put in
@@ -106,39 +107,6 @@ pub(crate) enum Mesh {
     None,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// More columns
-    Wide,
-    /// For programs; docs/cli.md is the contract
-    Json,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Shown {
-    /// How to print
-    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
-    pub(crate) output: Format,
-    /// Print again and again until Ctrl-C
-    #[arg(short = 'w', long)]
-    pub(crate) watch: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Stat {
-    #[command(flatten)]
-    pub(crate) shown: Shown,
-    /// How long to look, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) window: f64,
-    /// Show hops with the identities of both sides instead
-    #[arg(long)]
-    pub(crate) edges: bool,
-}
-
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Exec {
     /// Pod by name, unique beginning of its name, or deploy/NAME; `namespace/` may come before
@@ -153,21 +121,6 @@ pub(crate) struct Exec {
     /// Program and arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Logs {
-    /// Pod by name, unique beginning of its name, or deploy/NAME
-    pub(crate) pod: String,
-    /// Which container; all of them otherwise
-    #[arg(short = 'c', long)]
-    pub(crate) container: Option<String>,
-    /// Go on with what is written
-    #[arg(short = 'f', long)]
-    pub(crate) follow: bool,
-    /// What the proxy wrote
-    #[arg(long, conflicts_with = "container")]
-    pub(crate) proxy: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -235,6 +188,18 @@ mod tests {
             "leno exec deploy/reviews -c app -- sh",
             "leno exec --node -- ip address",
             "leno logs reviews -f --proxy",
+            "leno logs -n shop deploy/web -c app --tail 10 --since 5m --prefix",
+            "leno logs -l app=web -A",
+            "leno logs control --control-namespace mesh",
+            "leno ps -A -o yaml --kubeconfig k --context c --as eve --as-group g",
+            "leno stat deploy -n shop -t 10s -w",
+            "leno stat svc/web -o json",
+            "leno stat deploy web -o name",
+            "leno edges -n shop -l app=web",
+            "leno diagnostics endpoints a.b.svc.cluster.local:80 c.d.svc:81 -o json",
+            "leno diagnostics policy svc/web 80 -n shop --from other",
+            "leno diagnostics proxy-metrics deploy/web -n shop",
+            "leno diagnostics controller-metrics",
             "leno check",
             "leno inject -",
             "leno install --set control.replicas=3,podMonitor.enabled=true --ha -f values.yaml -o json",
@@ -247,7 +212,17 @@ mod tests {
         ] {
             assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
-        for line in ["leno up", "leno exec reviews", "leno exec -- ls", "leno", "leno inject"] {
+        for line in [
+            "leno logs",
+            "leno logs x -l a=b",
+            "leno ps -A -n x",
+            "leno diagnostics policy svc/web",
+            "leno up",
+            "leno exec reviews",
+            "leno exec -- ls",
+            "leno",
+            "leno inject",
+        ] {
             assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
     }

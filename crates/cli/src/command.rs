@@ -1,20 +1,24 @@
 //! One file per verb.
 
 mod bench;
+mod choose;
+mod diagnostics;
 mod exec;
 mod inject;
 mod install;
 mod logs;
 mod pods;
 mod reach;
+mod stat;
 mod traffic;
 mod up;
 
+use crate::args::home::Environment;
 use crate::args::{Args, Verb};
+use crate::home::{Home, STATE_DIR};
 use crate::output;
-use anyhow::bail;
-use leno_up::request::{PodRow, Reply, Request, ask};
-use std::path::Path;
+use leno_up::request::{Request, ask};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,24 +27,32 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the verb.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.state_dir;
+    let given = args.state_dir.as_deref();
     match args.verb {
-        Verb::Up(up) => return up::run(&state, up),
+        Verb::Up(up) => return up::run(&machine(given), up),
         Verb::Down => {
-            ask(&state, &Request::Down)?;
+            ask(&machine(given), &Request::Down)?;
             eprintln!("leno is down");
         }
-        Verb::Ps(shown) => repeat(shown.watch, || pods::text(&state, shown.output))?,
-        Verb::Stat(stat) => traffic::run(&state, &stat)?,
-        Verb::Edges(shown) => repeat(shown.watch, || traffic::edges(&state, shown.output))?,
-        Verb::Exec(exec) => return exec::run(&state, &exec),
+        Verb::Ps(shown) => pods::run(&Home::find(given, &shown.cluster)?, &shown)?,
+        Verb::Stat(stat) => {
+            let home = Home::find(given, &stat.shown.cluster)?;
+            if stat.target.is_empty() {
+                traffic::run(&home, &stat)?;
+            } else {
+                stat::run(&home, &stat)?;
+            }
+        }
+        Verb::Edges(shown) => traffic::edges(&Home::find(given, &shown.cluster)?, &shown)?,
+        Verb::Exec(exec) => return exec::run(&machine(given), &exec),
         Verb::Inject(inject) => return inject::inject(&inject),
         Verb::Uninject(manifests) => return inject::uninject(&manifests),
         Verb::Install(install) => return install::install(&install),
         Verb::Upgrade(upgrade) => return install::upgrade(&upgrade),
         Verb::Uninstall(uninstall) => return install::uninstall(&uninstall),
         Verb::Bench(arguments) => return bench::run(arguments.verb),
-        Verb::Logs(logs) => logs::run(&state, &logs)?,
+        Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
+        Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
         Verb::Check => {
             let findings = leno_up::check::run();
             output::print(&leno_up::check::text(&findings))?;
@@ -53,9 +65,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints once, or again and again on a cleared screen.
+/// The state directory of commands that know this machine alone.
+fn machine(given: Option<&Path>) -> PathBuf {
+    let usual = || Environment::read().state_dir.unwrap_or_else(|| PathBuf::from(STATE_DIR));
+    given.map_or_else(usual, Path::to_owned)
+}
+
+/// Prints once, or again and again on a cleared screen until Ctrl-C, which is its ordinary end.
 fn repeat(watch: bool, mut text: impl FnMut() -> anyhow::Result<String>) -> anyhow::Result<()> {
     use std::io::IsTerminal;
+    if watch {
+        output::end_at_interrupt()?;
+    }
     loop {
         let text = text()?;
         let clear = watch && std::io::stdout().is_terminal();
@@ -64,110 +85,5 @@ fn repeat(watch: bool, mut text: impl FnMut() -> anyhow::Result<String>) -> anyh
             return Ok(());
         }
         std::thread::sleep(WATCH_INTERVAL);
-    }
-}
-
-/// All pods of a running mesh.
-fn all_pods(state: &Path) -> anyhow::Result<Vec<PodRow>> {
-    match ask(state, &Request::Ps)? {
-        Reply::Ps(pods) => Ok(pods),
-        other => bail!("leno up answered {other:?}"),
-    }
-}
-
-/// The pod that a person means.
-fn find_pod(state: &Path, wanted: &str) -> anyhow::Result<PodRow> {
-    let pods = all_pods(state)?;
-    Ok(choose(&pods, wanted)?.clone())
-}
-
-/// By exact name, `deploy/NAME`, or the unique beginning of a name; `namespace/` may come before.
-fn choose<'a>(pods: &'a [PodRow], wanted: &str) -> anyhow::Result<&'a PodRow> {
-    let usable: Vec<&PodRow> = pods.iter().filter(|pod| !pod.ending).collect();
-    if let Some((kind, name)) = wanted.split_once('/') {
-        let kind = if kind == "deploy" { "deployment" } else { kind };
-        if matches!(kind, "deployment" | "pod" | "job") {
-            let workload = format!("{kind}/{name}");
-            let mut of_workload = usable.iter().filter(|pod| pod.workload == workload);
-            let ready = of_workload.clone().find(|pod| pod.ready).or_else(|| of_workload.next());
-            return match ready {
-                Some(pod) => Ok(pod),
-                None => bail!("no pod of {workload}; `leno ps` lists pods"),
-            };
-        }
-    }
-    let (namespace, name) = match wanted.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, wanted),
-    };
-    let candidates: Vec<&&PodRow> = usable
-        .iter()
-        .filter(|pod| namespace.is_none_or(|namespace| pod.namespace == namespace))
-        .collect();
-    let exact: Vec<&&&PodRow> = candidates.iter().filter(|pod| pod.name == name).collect();
-    let begin: Vec<&&&PodRow> =
-        candidates.iter().filter(|pod| pod.name.starts_with(name)).collect();
-    match (exact.as_slice(), begin.as_slice()) {
-        ([pod], _) | ([], [pod]) => Ok(pod),
-        ([], []) => bail!("no pod {wanted:?}; `leno ps` lists pods"),
-        (several, _) if !several.is_empty() => {
-            bail!("{wanted:?} is in several namespaces: say NAMESPACE/{name}")
-        }
-        (_, several) => {
-            let names: Vec<&str> = several.iter().map(|pod| pod.name.as_str()).collect();
-            bail!("{wanted:?} may be {}", names.join(" or "))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leno_up::world::Phase;
-
-    fn pod(namespace: &str, name: &str, workload: &str, ready: bool) -> PodRow {
-        PodRow {
-            name: name.into(),
-            namespace: namespace.into(),
-            ip: String::new(),
-            ready,
-            mesh: "none".into(),
-            identity: String::new(),
-            proxy: None,
-            ipv6: String::new(),
-            phase: Phase::Running,
-            ending: false,
-            workload: workload.into(),
-            restarts: 0,
-            reason: String::new(),
-            containers: Vec::new(),
-            first_pid: None,
-        }
-    }
-
-    #[test]
-    fn the_pod_that_is_meant() {
-        let pods = [
-            pod("default", "web", "pod/web", true),
-            pod("default", "web-1", "deployment/web", false),
-            pod("default", "web-2", "deployment/web", true),
-            pod("other", "web-2", "deployment/web", true),
-        ];
-        for (wanted, expected) in [
-            ("web", "default/web"),
-            ("web-1", "default/web-1"),
-            ("other/we", "other/web-2"),
-            ("deploy/web", "default/web-2"),
-            ("web-", "\"web-\" may be web-1 or web-2 or web-2"),
-            ("web-2", "\"web-2\" is in several namespaces: say NAMESPACE/web-2"),
-            ("x", "no pod \"x\"; `leno ps` lists pods"),
-            ("deploy/x", "no pod of deployment/x; `leno ps` lists pods"),
-        ] {
-            let found = match choose(&pods, wanted) {
-                Ok(pod) => format!("{}/{}", pod.namespace, pod.name),
-                Err(error) => error.to_string(),
-            };
-            assert_eq!(found, expected, "{wanted}");
-        }
     }
 }

@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod command;
+mod home;
 mod output;
 
 use clap::Parser;

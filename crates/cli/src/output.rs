@@ -1,5 +1,7 @@
 //! Standard output is what was asked for, standard error is talk.
 
+use crate::args::Format;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// Whether the reader of our output has gone, which is no mistake.
@@ -21,6 +23,28 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     };
     let headings: Vec<String> = headings.iter().map(ToString::to_string).collect();
     std::iter::once(&headings).chain(rows).map(|row| line(row)).collect()
+}
+
+/// The text for programs, where one is wished.
+pub(crate) fn structured(format: Format, value: &impl Serialize) -> anyhow::Result<Option<String>> {
+    Ok(match format {
+        Format::Json => Some(format!("{}\n", serde_json::to_string_pretty(value)?)),
+        // By way of JSON, so that both have the same fields.
+        Format::Yaml => Some(serde_saphyr::to_string(&serde_json::to_value(value)?)?),
+        Format::Table | Format::Wide | Format::Name => None,
+    })
+}
+
+/// From now on Ctrl-C ends the program well, and not in the middle of what is printed.
+pub(crate) fn end_at_interrupt() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let wait = move || {
+        let _signal = runtime.block_on(leno_runtime::signal::terminate());
+        let _whole = io::stdout().lock();
+        std::process::exit(0);
+    };
+    std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait)?;
+    Ok(())
 }
 
 /// Writes to standard output.

@@ -15,7 +15,7 @@ use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use leno_runtime::tasks;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -66,6 +66,8 @@ pub struct Page {
     pub status: u16,
     /// What it says.
     pub body: String,
+    /// When it was there.
+    pub at: Instant,
 }
 
 /// Which part of a container's log.
@@ -240,13 +242,13 @@ impl Cluster {
     ///
     /// # Errors
     /// See [`Refused`]; what `line` answers with ends it.
-    pub async fn log(
+    pub async fn log<E: From<Refused>>(
         &self,
         namespace: &str,
         pod: &str,
         part: &Part,
-        mut line: impl AsyncFnMut(String) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        mut line: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
         let asked =
             Asked { verb: "get", resource: "pods/log", namespace: Some(namespace), name: pod };
         let parameters = LogParams {
@@ -269,14 +271,12 @@ impl Cluster {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(Refused::Failed {
-                        tried: format!("log of pod {namespace}/{pod}"),
-                        why: error.to_string(),
-                    });
+                    let tried = format!("log of pod {namespace}/{pod}");
+                    return Err(Refused::Failed { tried, why: error.to_string() }.into());
                 }
             }
             let text = String::from_utf8_lossy(&bytes);
-            line(text.trim_end_matches(['\n', '\r']).to_owned()).await?;
+            line(text.trim_end_matches(['\n', '\r']))?;
         }
     }
 }
@@ -301,5 +301,6 @@ async fn exchange(
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let bytes = body.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Page { status, body: String::from_utf8_lossy(&bytes).into_owned() })
+    let body = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Page { status, body, at: Instant::now() })
 }

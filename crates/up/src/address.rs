@@ -15,6 +15,8 @@ pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 pub const CONTROL: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 2);
 /// The control plane's port.
 pub const CONTROL_PORT: u16 = 8086;
+/// Where it shows its operator's pages, on the node's loopback: pods do not reach it.
+pub const CONTROL_ADMIN_PORT: u16 = 9990;
 /// The resolver.
 pub const DNS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 /// Every Service address.

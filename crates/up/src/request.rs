@@ -1,16 +1,18 @@
 //! What the other verbs ask a running `leno up`: one line of JSON over the state directory's socket, one line back.
 
-use crate::figures::{self, Hop, Stat};
+use crate::address::CONTROL_ADMIN_PORT;
+use crate::figures::{self, Page, Said};
 use crate::pod::Home;
 use crate::world::{ContainerState, Phase, World};
 use leno_runtime::tasks;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -21,13 +23,13 @@ use tokio::sync::watch;
 pub enum Request {
     /// All pods.
     Ps,
-    /// Traffic over a window of time.
-    Stat {
-        /// How long to look.
-        window_milliseconds: u64,
+    /// What every proxy says of itself.
+    Metrics,
+    /// What the control plane's operator page at this path says.
+    Control {
+        /// Path and query.
+        path: String,
     },
-    /// Who speaks with whom.
-    Edges,
     /// The node's process, to enter its network namespace.
     Node,
     /// End.
@@ -40,10 +42,10 @@ pub enum Request {
 pub enum Reply {
     /// All pods.
     Ps(Vec<PodRow>),
-    /// Traffic.
-    Stat(Vec<Stat>),
-    /// Hops.
-    Edges(Vec<Hop>),
+    /// What proxies say.
+    Metrics(Vec<Said>),
+    /// The page of the control plane.
+    Control(Page),
     /// The node's process identifier.
     Node(u32),
     /// It is ending.
@@ -85,6 +87,8 @@ pub struct PodRow {
     pub containers: Vec<ContainerState>,
     /// The first process of its namespaces.
     pub first_pid: Option<u32>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// What a proxy costs.
@@ -129,6 +133,7 @@ pub fn rows(world: &World) -> Vec<PodRow> {
             reason: pod.reason.clone(),
             containers: pod.containers.clone(),
             first_pid: pod.first_pid,
+            labels: pod.labels(),
         }
     });
     rows.collect()
@@ -162,11 +167,8 @@ async fn answer(mut stream: UnixStream, home: &Home, end: &watch::Sender<bool>) 
     BufReader::new(read).read_line(&mut line).await?;
     let reply = match serde_json::from_str(&line) {
         Ok(Request::Ps) => Reply::Ps(home.shared.read(rows)),
-        Ok(Request::Stat { window_milliseconds }) => {
-            let window = Duration::from_millis(window_milliseconds.clamp(50, 60_000));
-            Reply::Stat(figures::over(home, window).await)
-        }
-        Ok(Request::Edges) => Reply::Edges(figures::hops(home).await),
+        Ok(Request::Metrics) => Reply::Metrics(figures::read(home).await),
+        Ok(Request::Control { path }) => control(home, &path).await,
         Ok(Request::Node) => Reply::Node(std::process::id()),
         Ok(Request::Down) => Reply::Down,
         Err(error) => Reply::Error(error.to_string()),
@@ -178,6 +180,16 @@ async fn answer(mut stream: UnixStream, home: &Home, end: &watch::Sender<bool>) 
         end.send_replace(true);
     }
     Ok(())
+}
+
+async fn control(home: &Home, path: &str) -> Reply {
+    if !home.has_control {
+        return Reply::Error("no control plane runs here".to_owned());
+    }
+    match figures::get((Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT).into(), path).await {
+        Ok(page) => Reply::Control(page),
+        Err(error) => Reply::Error(format!("leno-control does not answer: {error}")),
+    }
 }
 
 /// Why there is no answer.

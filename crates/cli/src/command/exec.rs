@@ -1,6 +1,8 @@
 //! `leno exec`.
 
+use super::choose::choose;
 use crate::args::Exec;
+use crate::home::{Member, machine};
 use anyhow::{Context, bail};
 use leno_up::enter::{self, Place};
 use leno_up::request::{Reply, Request, ask};
@@ -14,7 +16,9 @@ pub(super) fn run(state: &Path, exec: &Exec) -> anyhow::Result<ExitCode> {
             other => bail!("leno up answered {other:?}"),
         },
         Some(wanted) => {
-            let pod = super::find_pod(state, wanted)?;
+            let mut pods = machine::pods(state)?;
+            let members: Vec<Member> = pods.iter().cloned().map(machine::member).collect();
+            let pod = pods.swap_remove(choose(&members, wanted)?);
             let mut containers = pod.containers.iter();
             let chosen = match &exec.container {
                 Some(name) => {

@@ -1,92 +1,122 @@
-//! `leno logs`: reads the files that `leno up` writes.
+//! `leno logs`: whose log is meant; [`file`] reads those of this machine, [`pod`] those of a cluster.
 
+mod file;
+mod pod;
+
+use super::choose::{choose, scope};
 use crate::args::Logs;
-use crate::output;
-use anyhow::{Context, bail};
+use crate::home::{CONTROL, Home, Member, machine};
+use anyhow::bail;
+use leno_kube::pod::PROXY;
 use leno_up::state::Paths;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// How soon new lines are shown.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// What the control plane is called on a command line.
+const CONTROL_PLANE: &str = "control";
 
-pub(super) fn run(state: &Path, logs: &Logs) -> anyhow::Result<()> {
-    let pod = super::find_pod(state, &logs.pod)?;
-    let paths = Paths::new(state);
-    let names: Vec<String> = match (&logs.container, logs.proxy) {
-        (_, true) => vec!["leno-proxy".to_owned()],
-        (Some(name), _) => vec![name.clone()],
-        _ => pod.containers.iter().map(|container| container.name.clone()).collect(),
-    };
-    let known =
-        |name: &String| name == "leno-proxy" || pod.containers.iter().any(|c| c.name == *name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        bail!("pod {} has no container {unknown:?}", pod.name);
-    }
-    let several = names.len() > 1;
-    let mut files: Vec<Followed> = names
-        .iter()
-        .map(|name| Followed {
-            path: paths.log(&pod.namespace, &pod.name, name),
-            prefix: if several { format!("{name} | ") } else { String::new() },
-            open: None,
-            rest: String::new(),
-        })
-        .collect();
-    loop {
-        for file in &mut files {
-            file.print_new()?;
-        }
-        if !logs.follow {
-            return Ok(());
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-/// A log as far as it was printed.
-struct Followed {
-    path: PathBuf,
+/// A container's log, and what is printed before its lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    namespace: String,
+    pod: String,
+    container: String,
     prefix: String,
-    open: Option<(File, u64)>,
-    rest: String,
 }
 
-impl Followed {
-    fn print_new(&mut self) -> anyhow::Result<()> {
-        let Ok(now) = std::fs::metadata(&self.path) else { return Ok(()) };
-        let put_aside =
-            |(file, _): &(File, u64)| file.metadata().is_ok_and(|own| own.ino() != now.ino());
-        if self.open.as_ref().is_none_or(put_aside) {
-            if let Some(mut before) = self.open.take() {
-                self.print_from(&mut before)?;
-            } else if let Ok(older) = File::open(self.path.with_extension("log.1")) {
-                self.print_from(&mut (older, 0))?;
+pub(super) fn run(home: &Home, logs: &Logs) -> anyhow::Result<()> {
+    match home {
+        Home::Machine(state) => {
+            if logs.since.is_some() || logs.timestamps || logs.previous {
+                bail!(
+                    "logs of this machine have no times, and all runs are in one: no --since, --timestamps, --previous"
+                );
             }
-            let file = File::open(&self.path).with_context(|| self.path.display().to_string())?;
-            self.open = Some((file, 0));
+            file::print(&Paths::new(state), &wanted(home, logs)?, logs)
         }
-        if let Some(mut open) = self.open.take() {
-            self.print_from(&mut open)?;
-            self.open = Some(open);
-        }
-        Ok(())
+        Home::Cluster(cluster) => pod::print(cluster, &wanted(home, logs)?, logs),
     }
+}
 
-    fn print_from(&mut self, (file, offset): &mut (File, u64)) -> anyhow::Result<()> {
-        file.seek(SeekFrom::Start(*offset))?;
-        let mut bytes = Vec::new();
-        *offset += file.read_to_end(&mut bytes)? as u64;
-        self.rest.push_str(&String::from_utf8_lossy(&bytes));
-        let mut shown = String::new();
-        while let Some(end) = self.rest.find('\n') {
-            shown.push_str(&self.prefix);
-            shown.push_str(&self.rest[..=end]);
-            self.rest.drain(..=end);
+fn wanted(home: &Home, logs: &Logs) -> anyhow::Result<Vec<Wanted>> {
+    let Some(named) = &logs.pod else {
+        let members = home.members(&logs.scope)?;
+        if members.is_empty() {
+            bail!("no pod has the labels {}", logs.scope.selector.as_deref().unwrap_or_default());
         }
-        Ok(output::print(&shown)?)
+        let mut all = Vec::new();
+        for member in &members {
+            all.extend(of_pod(home, member, logs, true)?);
+        }
+        return Ok(all);
+    };
+    let members = home.members(&scope(named, &logs.scope))?;
+    // A pod of that name is meant rather than the control plane.
+    if named == CONTROL_PLANE && !members.iter().any(|member| member.name == CONTROL_PLANE) {
+        return control_plane(home, logs);
     }
+    let at = choose(&members, named)?;
+    of_pod(home, &members[at], logs, logs.prefix)
+}
+
+fn of_pod(home: &Home, pod: &Member, logs: &Logs, prefix: bool) -> anyhow::Result<Vec<Wanted>> {
+    let names = containers(home, pod, logs)?;
+    let several = names.len() > 1;
+    let wanted = |container: String| Wanted {
+        prefix: match (prefix, several) {
+            (true, _) => format!("{}/{container} | ", pod.name),
+            (false, true) => format!("{container} | "),
+            (false, false) => String::new(),
+        },
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        container,
+    };
+    Ok(names.into_iter().map(wanted).collect())
+}
+
+/// In a cluster `kubectl logs` shows what applications write, so that what is wanted here is the proxy's; on one machine we are the only ones.
+fn containers(home: &Home, pod: &Member, logs: &Logs) -> anyhow::Result<Vec<String>> {
+    let names = match (&logs.container, logs.proxy, home) {
+        (Some(name), ..) => vec![name.clone()],
+        (None, true, _) | (None, false, Home::Cluster(_)) => vec![PROXY.to_owned()],
+        (None, false, Home::Machine(_)) => {
+            pod.containers.iter().filter(|name| *name != PROXY).cloned().collect()
+        }
+    };
+    match names.iter().find(|name| !pod.containers.contains(name)) {
+        None => Ok(names),
+        Some(unknown) => {
+            bail!(
+                "pod {} has no container {unknown:?}; -c says which: {}",
+                pod.name,
+                pod.containers.join(", ")
+            )
+        }
+    }
+}
+
+fn control_plane(home: &Home, logs: &Logs) -> anyhow::Result<Vec<Wanted>> {
+    Ok(match home {
+        Home::Machine(_) => vec![Wanted {
+            namespace: machine::CONTROL.0.to_owned(),
+            pod: machine::CONTROL.1.to_owned(),
+            container: machine::CONTROL.1.to_owned(),
+            prefix: if logs.prefix { format!("{} | ", machine::CONTROL.1) } else { String::new() },
+        }],
+        Home::Cluster(cluster) => {
+            let pods = cluster.control_pods()?;
+            let several = pods.len() > 1;
+            let container = logs.container.as_deref().unwrap_or(CONTROL).to_owned();
+            let wanted = |pod: leno_kube::pod::PodRow| Wanted {
+                prefix: if several || logs.prefix {
+                    format!("{} | ", pod.name)
+                } else {
+                    String::new()
+                },
+                namespace: pod.namespace,
+                pod: pod.name,
+                container: container.clone(),
+            };
+            pods.into_iter().map(wanted).collect()
+        }
+    })
 }

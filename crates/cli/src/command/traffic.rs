@@ -1,28 +1,47 @@
-//! `leno stat` and `leno edges`.
+//! `leno stat` of pods in both directions, and `leno edges`.
 
-use crate::args::{self, Format};
+use crate::args::{self, Format, Shown};
+use crate::home::Home;
 use crate::output;
-use anyhow::bail;
-use leno_up::figures::{Hop, Stat};
-use leno_up::request::{Reply, Request, ask};
-use std::path::Path;
+use leno_up::figures::reading::{self, Figures, Hop, Reading, Stat};
+use std::time::Duration;
 
-pub(super) fn run(state: &Path, wanted: &args::Stat) -> anyhow::Result<()> {
+/// A window shorter than this counts noise.
+const WINDOW_MIN_SECONDS: f64 = 0.05;
+/// One longer than this is forgotten about.
+const WINDOW_MAX_SECONDS: f64 = 3600.0;
+
+pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
     if wanted.edges {
-        return super::repeat(wanted.shown.watch, || edges(state, wanted.shown.output));
+        return edges(home, &wanted.shown);
     }
-    let window_milliseconds = (wanted.window.max(0.05) * 1000.0) as u64;
     // The window is the interval: a watch prints as soon as it has looked.
     super::repeat(wanted.shown.watch, || {
-        let stats = match ask(state, &Request::Stat { window_milliseconds })? {
-            Reply::Stat(stats) => stats,
-            other => bail!("leno up answered {other:?}"),
-        };
+        let members = home.members(&wanted.shown.scope)?;
+        let before = home.readings(&members)?;
+        look(wanted.window);
+        let stats = reading::between(&before, &home.readings(&members)?);
+        if let Some(text) = output::structured(wanted.shown.output, &stats)? {
+            return Ok(text);
+        }
         Ok(match wanted.shown.output {
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(&stats)?),
-            Format::Table | Format::Wide => stat_table(&stats),
+            Format::Name => names(stats.iter().map(|stat| stat.pod.as_str())),
+            _ => stat_table(&stats),
         })
     })
+}
+
+/// Lets the window pass.
+pub(super) fn look(seconds: f64) {
+    std::thread::sleep(Duration::from_secs_f64(
+        seconds.clamp(WINDOW_MIN_SECONDS, WINDOW_MAX_SECONDS),
+    ));
+}
+
+fn names<'a>(pods: impl Iterator<Item = &'a str>) -> String {
+    let mut pods: Vec<&str> = pods.collect();
+    pods.dedup();
+    pods.iter().map(|pod| format!("pod/{pod}\n")).collect()
 }
 
 fn stat_table(stats: &[Stat]) -> String {
@@ -40,38 +59,51 @@ fn stat_table(stats: &[Stat]) -> String {
         "READ/S",
         "WRITE/S",
     ];
-    let latency = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
     let rows = stats.iter().map(|stat| {
-        vec![
-            stat.namespace.clone(),
-            stat.pod.clone(),
-            stat.direction.clone(),
-            format!("{:.1}", stat.requests_per_second),
-            percent(stat.success_rate),
-            latency(stat.p50_milliseconds),
-            latency(stat.p95_milliseconds),
-            latency(stat.p99_milliseconds),
-            stat.tcp_open.to_string(),
-            format!("{:.1}", stat.tcp_opened_per_second),
-            output::bytes(stat.read_bytes_per_second),
-            output::bytes(stat.write_bytes_per_second),
-        ]
+        let mut cells = vec![stat.namespace.clone(), stat.pod.clone(), stat.direction.clone()];
+        let Figures { requests_per_second, success_rate, .. } = stat.figures;
+        cells.extend([format!("{requests_per_second:.1}"), percent(success_rate)]);
+        cells.extend(rest(&stat.figures));
+        cells
     });
     output::table(&headings, &rows.collect::<Vec<_>>())
 }
 
-fn percent(share: Option<f64>) -> String {
+/// Latencies, connections and bytes.
+pub(super) fn rest(figures: &Figures) -> [String; 7] {
+    let latency = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
+    [
+        latency(figures.p50_milliseconds),
+        latency(figures.p95_milliseconds),
+        latency(figures.p99_milliseconds),
+        figures.tcp_open.to_string(),
+        format!("{:.1}", figures.tcp_opened_per_second),
+        output::bytes(figures.read_bytes_per_second),
+        output::bytes(figures.write_bytes_per_second),
+    ]
+}
+
+/// A share of 1 for people.
+pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0))
 }
 
-pub(super) fn edges(state: &Path, format: Format) -> anyhow::Result<String> {
-    let hops = match ask(state, &Request::Edges)? {
-        Reply::Edges(hops) => hops,
-        other => bail!("leno up answered {other:?}"),
-    };
-    if format == Format::Json {
-        return Ok(format!("{}\n", serde_json::to_string_pretty(&hops)?));
-    }
+pub(super) fn edges(home: &Home, wanted: &Shown) -> anyhow::Result<()> {
+    super::repeat(wanted.watch, || {
+        let members = home.members(&wanted.scope)?;
+        let readings: Vec<Reading> = home.readings(&members)?;
+        let hops = reading::hops(&readings);
+        if let Some(text) = output::structured(wanted.output, &hops)? {
+            return Ok(text);
+        }
+        Ok(match wanted.output {
+            Format::Name => names(hops.iter().map(|hop| hop.pod.as_str())),
+            _ => edges_table(&hops),
+        })
+    })
+}
+
+fn edges_table(hops: &[Hop]) -> String {
     let headings = [
         "SEEN BY",
         "DIRECTION",
@@ -98,5 +130,5 @@ pub(super) fn edges(state: &Path, format: Format) -> anyhow::Result<String> {
             hop.connections.to_string(),
         ]
     };
-    Ok(output::table(&headings, &hops.iter().map(row).collect::<Vec<_>>()))
+    output::table(&headings, &hops.iter().map(row).collect::<Vec<_>>())
 }

@@ -60,14 +60,18 @@ fn line(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// Sums over everything but the direction.
-pub(super) fn totals(samples: &[Sample], direction: &str) -> Totals {
+/// Sums over everything but the direction, of samples that are kept.
+pub(super) fn totals(
+    samples: &[Sample],
+    direction: &str,
+    keep: impl Fn(&Sample) -> bool,
+) -> Totals {
     let mut totals = Totals::default();
     // Connections to the other side of the mesh, not those between the proxy and its own application.
     let far = if direction == "inbound" { "src" } else { "dst" };
     for sample in samples {
         let is = |label: &str, value: &str| sample.labels.get(label).is_some_and(|v| v == value);
-        if !is("direction", direction) {
+        if !is("direction", direction) || !keep(sample) {
             continue;
         }
         let value = sample.value;

@@ -1,12 +1,13 @@
 //! `leno-control` as a process of the node, started again whenever it ends.
 
-use crate::address::{CONTROL, CONTROL_PORT};
+use crate::address::{CONTROL, CONTROL_ADMIN_PORT, CONTROL_PORT};
 use crate::logs::Log;
 use crate::pod::Home;
 use crate::stage;
 use leno_runtime::backoff::Backoff;
 use leno_runtime::tasks;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ fn spawn(home: &Home, sources: &[PathBuf], log: &Arc<Log>) -> io::Result<Child> 
         .arg(home.paths.control())
         .arg("--listen")
         .arg(format!("{CONTROL}:{CONTROL_PORT}"))
+        .arg("--admin")
+        .arg(format!("{}:{CONTROL_ADMIN_PORT}", Ipv4Addr::LOCALHOST))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

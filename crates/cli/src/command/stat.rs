@@ -1,0 +1,213 @@
+//! `leno stat KIND[/NAME]`: pods grouped by what they are of, and Services as their clients see them.
+
+use super::choose::kind;
+use super::traffic::{look, percent, rest};
+use crate::args::home::Scope;
+use crate::args::{self, Format};
+use crate::home::{Home, Member};
+use crate::output;
+use anyhow::bail;
+use leno_up::figures::reading::{Figures, Of, Reading, grouped};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One row; `docs/cli.md` is the contract.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Group {
+    kind: &'static str,
+    /// Empty for namespaces.
+    namespace: String,
+    name: String,
+    /// Pods with a proxy; none for Services, whose figures are those of their clients.
+    meshed: Option<usize>,
+    pods: Option<usize>,
+    /// None where no proxy was read twice.
+    traffic: Option<Figures>,
+}
+
+/// What is wished: all of a kind, or one by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wish {
+    kind: &'static str,
+    name: Option<String>,
+}
+
+pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
+    let wish = Wish::read(&wanted.target)?;
+    let scope = &wanted.shown.scope;
+    if wish.kind == "service" && scope.selector.is_some() {
+        bail!("-l selects pods: a Service's figures are those of all its clients");
+    }
+    let asked = asked(&wish, scope);
+    super::repeat(wanted.shown.watch, || {
+        let members = home.members(&asked)?;
+        let before = home.readings(&members)?;
+        look(wanted.window);
+        let after = home.readings(&members)?;
+        let rows = match wish.kind {
+            "service" => services(&before, &after, &namespace_of(home, scope), &wish),
+            _ => groups(&members, &before, &after, &wish),
+        };
+        if let (Some(name), true) = (&wish.name, rows.is_empty()) {
+            bail!("{}", missing(&wish, name));
+        }
+        Ok(match output::structured(wanted.shown.output, &rows)? {
+            Some(text) => text,
+            None => table(&rows, wanted.shown.output),
+        })
+    })
+}
+
+fn missing(wish: &Wish, name: &str) -> String {
+    match wish.kind {
+        "service" => format!("no pod in the mesh has called a service {name:?}"),
+        kind => format!(
+            "no {kind} {name:?} with pods; `leno ps -o wide` lists pods and what they are of"
+        ),
+    }
+}
+
+impl Wish {
+    fn read(target: &[String]) -> anyhow::Result<Self> {
+        let (typed, name) = match target {
+            [one] => match one.split_once('/') {
+                Some((kind, name)) => (kind, Some(name)),
+                None => (one.as_str(), None),
+            },
+            [kind, name] => (kind.as_str(), Some(name.as_str())),
+            _ => bail!("KIND, KIND/NAME or KIND NAME"),
+        };
+        let Some(kind) = kind(typed) else {
+            bail!(
+                "{typed:?} is no kind that has figures: deploy, sts, ds, job, rs, rc, po, svc, ns"
+            );
+        };
+        if name == Some("") {
+            bail!("{kind}/ wants a name");
+        }
+        Ok(Self { kind, name: name.map(str::to_owned) })
+    }
+}
+
+/// Whose proxies are asked: for Services, and for namespaces, those of all namespaces.
+fn asked(wish: &Wish, scope: &Scope) -> Scope {
+    match (wish.kind, &wish.name) {
+        ("service", _) => Scope { all_namespaces: true, namespace: None, selector: None },
+        ("namespace", Some(name)) => {
+            Scope { all_namespaces: false, namespace: Some(name.clone()), ..scope.clone() }
+        }
+        ("namespace", None) if scope.namespace.is_none() => {
+            Scope { all_namespaces: true, ..scope.clone() }
+        }
+        _ => scope.clone(),
+    }
+}
+
+/// The namespace of Services that are shown; none for all.
+fn namespace_of(home: &Home, scope: &Scope) -> Option<String> {
+    match home {
+        _ if scope.all_namespaces => None,
+        Home::Machine(_) => scope.namespace.clone(),
+        Home::Cluster(_) => {
+            Some(scope.namespace.clone().unwrap_or_else(|| home.namespace().to_owned()))
+        }
+    }
+}
+
+fn groups(members: &[Member], before: &[Reading], after: &[Reading], wish: &Wish) -> Vec<Group> {
+    let mut found: BTreeMap<(String, String), Vec<&Member>> = BTreeMap::new();
+    for member in members.iter().filter(|member| !member.ending) {
+        let (namespace, name) = match (wish.kind, member.workload.split_once('/')) {
+            ("pod", _) => (member.namespace.clone(), member.name.clone()),
+            ("namespace", _) => (String::new(), member.namespace.clone()),
+            (kind, Some((of, name))) if of == kind => (member.namespace.clone(), name.to_owned()),
+            _ => continue,
+        };
+        if wish.name.as_ref().is_none_or(|wanted| *wanted == name) {
+            found.entry((namespace, name)).or_default().push(member);
+        }
+    }
+    let row = |((namespace, name), pods): ((String, String), Vec<&Member>)| {
+        let is_of = |reading: &&Reading| {
+            pods.iter().any(|pod| pod.name == reading.pod && pod.namespace == reading.namespace)
+        };
+        Group {
+            kind: wish.kind,
+            namespace,
+            name,
+            meshed: Some(pods.iter().filter(|pod| pod.meshed).count()),
+            pods: Some(pods.len()),
+            traffic: grouped(before, after.iter().filter(is_of), &Of::Inbound),
+        }
+    };
+    found.into_iter().map(row).collect()
+}
+
+/// Services that pods of the mesh have called, as those clients counted.
+fn services(
+    before: &[Reading],
+    after: &[Reading],
+    namespace: &Option<String>,
+    wish: &Wish,
+) -> Vec<Group> {
+    let mut called: Vec<(String, String)> = after.iter().flat_map(Reading::services).collect();
+    called.sort();
+    called.dedup();
+    called.retain(|(of, name)| {
+        namespace.as_ref().is_none_or(|wanted| wanted == of)
+            && wish.name.as_ref().is_none_or(|wanted| wanted == name)
+    });
+    let row = |(namespace, name): (String, String)| Group {
+        traffic: grouped(before, after, &Of::Service(namespace.clone(), name.clone())),
+        kind: "service",
+        namespace,
+        name,
+        meshed: None,
+        pods: None,
+    };
+    called.into_iter().map(row).collect()
+}
+
+fn table(rows: &[Group], format: Format) -> String {
+    if format == Format::Name {
+        return rows.iter().map(|row| format!("{}/{}\n", row.kind, row.name)).collect();
+    }
+    let mut headings = vec![
+        "NAMESPACE",
+        "NAME",
+        "MESHED",
+        "SUCCESS",
+        "RPS",
+        "LATENCY_P50",
+        "LATENCY_P95",
+        "LATENCY_P99",
+        "TCP_CONN",
+    ];
+    let wide = format == Format::Wide;
+    if wide {
+        headings.extend(["OPENED/S", "READ/S", "WRITE/S"]);
+    }
+    let shown = |row: &Group| {
+        let dash = || "-".to_owned();
+        let meshed = row.meshed.zip(row.pods);
+        let mut cells = vec![
+            if row.namespace.is_empty() { dash() } else { row.namespace.clone() },
+            row.name.clone(),
+            meshed.map_or_else(dash, |(meshed, pods)| format!("{meshed}/{pods}")),
+        ];
+        match &row.traffic {
+            None => cells.extend((0..9).map(|_| dash())),
+            Some(figures) => {
+                cells.push(percent(figures.success_rate));
+                cells.push(format!("{:.1}", figures.requests_per_second));
+                cells.extend(rest(figures));
+            }
+        }
+        cells.truncate(headings.len());
+        cells
+    };
+    output::table(&headings, &rows.iter().map(shown).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests;

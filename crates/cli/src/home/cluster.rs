@@ -1,0 +1,180 @@
+//! A mesh in a cluster: what the API server answers, and pods through its port-forward.
+
+use super::{Member, Row};
+use crate::args::home::{ClusterFlags, Scope};
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Pod;
+use leno_kube::cluster::{Cluster, Page, Person};
+use leno_kube::pod::{self, PROXY_ADMIN_PORT, PodRow};
+use leno_up::figures::Said;
+use leno_up::figures::reading::Reading;
+use std::time::Instant;
+use tokio::runtime::Runtime;
+
+/// Pods of the control plane.
+pub(crate) const CONTROL_SELECTOR: &str = "app.kubernetes.io/name=leno-control";
+/// Its container.
+pub(crate) const CONTROL: &str = "control";
+/// Its operator's pages.
+const CONTROL_ADMIN_PORT: u16 = 9990;
+
+/// A cluster, and the threads that speak with it.
+#[derive(Debug)]
+pub(crate) struct ClusterHome {
+    runtime: Runtime,
+    cluster: Cluster,
+    control_namespace: String,
+}
+
+impl ClusterHome {
+    pub(super) fn connect(flags: &ClusterFlags) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let person = Person {
+            kubeconfig: flags.kubeconfig.clone(),
+            context: flags.context.clone(),
+            user: flags.user.clone(),
+            groups: flags.groups.clone(),
+        };
+        let cluster = runtime.block_on(Cluster::of(&person))?;
+        Ok(Self { runtime, cluster, control_namespace: flags.control_namespace.clone() })
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.cluster.namespace()
+    }
+
+    fn pods(&self, scope: &Scope) -> anyhow::Result<Vec<Pod>> {
+        let namespace = match (&scope.namespace, scope.all_namespaces) {
+            (_, true) => None,
+            (Some(named), _) => Some(named.as_str()),
+            (None, false) => Some(self.namespace()),
+        };
+        Ok(self.runtime.block_on(self.cluster.pods(namespace, scope.selector.as_deref()))?)
+    }
+
+    pub(super) fn members(&self, scope: &Scope) -> anyhow::Result<Vec<Member>> {
+        Ok(self.pods(scope)?.iter().map(member).collect())
+    }
+
+    pub(super) fn rows(&self, scope: &Scope) -> anyhow::Result<Vec<Row>> {
+        let pods = self.pods(scope)?;
+        let mut rows: Vec<PodRow> = pods.iter().map(pod::row).collect();
+        let asked: Vec<usize> = (0..pods.len()).filter(|at| pod::answers(&pods[*at])).collect();
+        let named = asked.iter().map(|at| (rows[*at].namespace.clone(), rows[*at].name.clone()));
+        let pages = self.runtime.block_on(self.cluster.get_each(
+            named.collect::<Vec<_>>(),
+            PROXY_ADMIN_PORT,
+            "/metrics",
+        ));
+        for (at, page) in asked.into_iter().zip(pages) {
+            match page {
+                Ok(page) => complete(&mut rows[at], page.body),
+                Err(error) => eprintln!("leno: {error}"),
+            }
+        }
+        Ok(rows.into_iter().map(|row| Row::Cluster(Box::new(row))).collect())
+    }
+
+    pub(super) fn said(&self, members: &[Member]) -> anyhow::Result<Vec<(Said, Instant)>> {
+        let asked: Vec<&Member> = members.iter().filter(|member| member.answers).collect();
+        let named = asked.iter().map(|member| (member.namespace.clone(), member.name.clone()));
+        let named: Vec<_> = named.collect();
+        let pages = self.cluster.get_each(named, PROXY_ADMIN_PORT, "/metrics");
+        let mut said = Vec::new();
+        for (member, page) in asked.into_iter().zip(self.runtime.block_on(pages)) {
+            match page {
+                Ok(page) => {
+                    let said_now = Said {
+                        namespace: member.namespace.clone(),
+                        pod: member.name.clone(),
+                        identity: member.identity.clone(),
+                        text: page.body,
+                    };
+                    said.push((said_now, page.at));
+                }
+                // One that ends while we ask is no reason to show nothing of the others.
+                Err(error) => eprintln!("leno: {error}"),
+            }
+        }
+        Ok(said)
+    }
+
+    /// The pods of the control plane, those that are ready first.
+    pub(crate) fn control_pods(&self) -> anyhow::Result<Vec<PodRow>> {
+        let listed = self.cluster.pods(Some(&self.control_namespace), Some(CONTROL_SELECTOR));
+        let pods = self.runtime.block_on(listed)?;
+        let mut rows: Vec<PodRow> = pods.iter().map(pod::row).collect();
+        rows.sort_by_key(|row| !row.ready);
+        if rows.is_empty() {
+            bail!(
+                "no control plane in namespace {} (pods with {CONTROL_SELECTOR}); leno install, or --control-namespace NAME",
+                self.control_namespace
+            );
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn control(&self, path: &str) -> anyhow::Result<Page> {
+        let pods = self.control_pods()?;
+        let pod = pods.first().context("no control plane")?;
+        let asked = self.cluster.get(&pod.namespace, &pod.name, CONTROL_ADMIN_PORT, path);
+        Ok(self.runtime.block_on(asked)?)
+    }
+
+    /// What every replica says at this path, with its name.
+    pub(crate) fn control_each(&self, path: &str) -> anyhow::Result<Vec<(String, String)>> {
+        let pods = self.control_pods()?;
+        let named: Vec<_> = pods.into_iter().map(|pod| (pod.namespace, pod.name)).collect();
+        let pages =
+            self.runtime.block_on(self.cluster.get_each(named.clone(), CONTROL_ADMIN_PORT, path));
+        let mut texts = Vec::new();
+        for ((namespace, pod), page) in named.into_iter().zip(pages) {
+            texts.push((format!("{namespace}/{pod}"), page?.body));
+        }
+        Ok(texts)
+    }
+}
+
+fn member(pod: &Pod) -> Member {
+    let row = pod::row(pod);
+    Member {
+        meshed: row.proxy.is_some(),
+        answers: pod::answers(pod) && !row.ending,
+        ready: row.ready,
+        ending: row.ending || row.phase == "Succeeded" || row.phase == "Failed",
+        containers: pod::containers(pod).map(|container| container.name.clone()).collect(),
+        namespace: row.namespace,
+        name: row.name,
+        workload: row.workload,
+        labels: row.labels,
+        identity: row.identity,
+    }
+}
+
+/// What only the proxy knows.
+fn complete(row: &mut PodRow, text: String) {
+    let said = Said {
+        namespace: row.namespace.clone(),
+        pod: row.name.clone(),
+        identity: row.identity.clone(),
+        text,
+    };
+    let reading = Reading::new(said, Instant::now());
+    let Some(proxy) = &mut row.proxy else { return };
+    if let Some(version) = reading.label("proxy_build_info", "version") {
+        version.clone_into(&mut proxy.version);
+    }
+    let whole =
+        |name| reading.greatest(name).filter(|value| *value > 0.0).map(|value| value as u64);
+    proxy.certificate_expires = whole("control_identity_cert_expiration_timestamp_seconds");
+    proxy.rss_bytes = whole("process_resident_memory_bytes");
+    proxy.cpu_seconds = reading.greatest("process_cpu_seconds_total");
+}
