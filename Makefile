@@ -21,12 +21,13 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 COMPILING := $(strip $(if $(shell command -v clang),,clang) $(if $(shell command -v ld.lld),,lld) \
 	$(if $(shell command -v cc),,gcc libc6-dev))
 
-.PHONY: help demo test test-cluster fuzz bench bench-quick sizes clean ready-to-compile
+.PHONY: help demo test test-cluster conformance fuzz bench bench-quick sizes clean ready-to-compile
 
 help:
 	@echo "make demo         bookinfo through the mesh: who spoke with whom, how well, at what cost (as root)"
 	@echo "make test         every check and every test (as root)"
 	@echo "make test-cluster the mesh on a real Kubernetes: that of KUBECONFIG, or one that it boots (as root)"
+	@echo "make conformance  the Gateway API's own suite for meshes, on the same (as root)"
 	@echo "make fuzz         every fuzz target for 30 s"
 	@echo "make bench        CPU, latency and memory beside the peers, against budgets.toml: 15 minutes (as root)"
 	@echo "make bench-quick  the same in short, beside HAProxy alone: 4 minutes (as root)"
@@ -41,6 +42,9 @@ test: ready-to-compile
 
 test-cluster: ready-to-compile
 	@cargo xtask test-cluster
+
+conformance: ready-to-compile
+	@cargo xtask conformance
 
 fuzz: ready-to-compile
 	@cargo xtask fuzz

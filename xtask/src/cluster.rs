@@ -11,7 +11,7 @@ mod ground;
 use crate::command::{self, is_root};
 use crate::{images, setup};
 use anyhow::{Context as _, Result, bail, ensure};
-use ground::Ground;
+pub(crate) use ground::Ground;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,28 +23,41 @@ const EVERYTHING: [&str; 3] = ["--locked", "--workspace", "--all-features"];
 const KINDS: &str = "namespaces,nodes,clusterroles,clusterrolebindings,customresourcedefinitions,\
     mutatingwebhookconfigurations,validatingwebhookconfigurations,persistentvolumes";
 /// Gateway API whose routes are tried.
-const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.4.1";
+const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.6.3";
 
 /// Runs the tests whose names hold one of these words; all, without words.
 ///
 /// # Errors
 /// When there is no cluster, a test fails, or something is left behind.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
+    on_a_cluster(|_| Ok(()), |ground| test(ground, words))
+}
+
+/// Does something on a cluster that has the mesh, and takes the mesh out again. `more` adds archives of images.
+///
+/// # Errors
+/// When there is no cluster, the work fails, or something is left behind.
+pub(crate) fn on_a_cluster(
+    more: impl FnOnce(&Path) -> Result<()>,
+    work: impl FnOnce(&Ground) -> Result<()>,
+) -> Result<()> {
     let began = Instant::now();
     if !is_root() {
         bail!(
-            "clusters of this machine, and a look at the wire of a node, take root. Run\n\n    sudo make test-cluster\n"
+            "clusters of this machine, and a look at the wire of a node, take root: make it `sudo make …`"
         );
     }
     setup::test()?;
     let leno = build()?;
     let ground = Ground::find()?;
     images::run(&["--profile", "cluster"])?;
-    ground.load(&command::target_directory()?.join("images"))?;
+    let archives = command::target_directory()?.join("images");
+    more(&archives)?;
+    ground.load(&archives)?;
     let before = objects(&ground)?;
-    let tested = installed(&ground, &leno, || test(&ground, words));
+    let worked = installed(&ground, &leno, || work(&ground));
     let after = objects(&ground);
-    tested?;
+    worked?;
     let left: Vec<String> = after?.into_iter().filter(|object| !before.contains(object)).collect();
     ensure!(left.is_empty(), "left behind: {}", left.join(", "));
     ground.end()?;

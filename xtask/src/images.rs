@@ -6,7 +6,7 @@
 //!
 //! [`archive`] writes an image, [`elf`] says whether a program is static.
 
-mod archive;
+pub(crate) mod archive;
 mod elf;
 
 use crate::budgets::Budgets;
@@ -137,6 +137,14 @@ fn image(recipe: &Recipe, programs: &Path) -> Result<Image> {
         user: recipe.user,
         files,
     })
+}
+
+/// Writes one more image.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn store(image: &Image, path: &Path) -> Result<()> {
+    fs::write(path, &archive::write(image)?.bytes).with_context(|| path.display().to_string())
 }
 
 /// Static programs; answers with the directory that they are in.

@@ -2,6 +2,7 @@
 //!
 //! - [`ci`]: every check and every test, as `make test` and the machine that guards `main` run them.
 //! - [`cluster`]: the mesh on a real Kubernetes, as `make test-cluster` runs it.
+//! - [`conformance`]: the Gateway API's own suite on a cluster.
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
 //! - [`fences`]: what no crate may reach, which licences come in, what exists twice.
@@ -22,6 +23,7 @@ mod budgets;
 mod ci;
 mod cluster;
 mod command;
+mod conformance;
 mod demo;
 mod fences;
 mod fuzz;
@@ -38,6 +40,7 @@ use std::process::ExitCode;
 const VERBS: &str = "\
 cargo xtask ci            every check and every test
 cargo xtask test-cluster  the mesh on a real Kubernetes: KUBECONFIG's, or one that is booted
+cargo xtask conformance   the Gateway API's own suite for meshes, on the same cluster
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
 cargo xtask fences        dependency rules, licences, duplicates
@@ -76,6 +79,7 @@ fn run(words: &[&str]) -> Result<()> {
     match words {
         ["ci"] => ci::run(),
         ["test-cluster", rest @ ..] => cluster::run(rest),
+        ["conformance", rest @ ..] => conformance::run(rest),
         ["demo"] => demo::run("release"),
         ["demo", "--dev"] => demo::run("dev"),
         ["setup"] => setup::demo(),

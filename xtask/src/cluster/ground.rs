@@ -12,7 +12,7 @@ use std::process::Command;
 const RECIPE: &str = "../shared/cluster";
 
 /// A cluster that runs.
-pub(super) struct Ground {
+pub(crate) struct Ground {
     kubeconfig: PathBuf,
     /// Where clusters of this machine are kept: their programs, and what runs.
     home: PathBuf,
@@ -25,7 +25,7 @@ impl Ground {
     ///
     /// # Errors
     /// When there is neither, or it does not answer.
-    pub(super) fn find() -> Result<Self> {
+    pub(crate) fn find() -> Result<Self> {
         let home = match env::var_os("LENO_CLUSTER") {
             Some(home) => PathBuf::from(home),
             None => Path::new(&env::var_os("HOME").context("HOME")?).join(".cache/leno-cluster"),
@@ -62,7 +62,7 @@ impl Ground {
     ///
     /// # Errors
     /// When a node of this machine refuses one.
-    pub(super) fn load(&self, archives: &Path) -> Result<()> {
+    pub(crate) fn load(&self, archives: &Path) -> Result<()> {
         let running = self.home.join("run");
         if !self.kubeconfig.starts_with(&running) {
             eprintln!("\nThe nodes are not ours to fill: they have to have the images already.");
@@ -81,14 +81,14 @@ impl Ground {
     }
 
     /// `kubectl` of this cluster.
-    pub(super) fn kubectl(&self, words: &[&str]) -> Command {
+    pub(crate) fn kubectl(&self, words: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         self.prepared(command.args(words));
         command
     }
 
     /// A program that speaks with this cluster, and finds `kubectl`.
-    pub(super) fn prepared<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn prepared<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let mut path: OsString = self.home.join("bin").into();
         if let Some(others) = env::var_os("PATH") {
             path.push(":");
@@ -101,7 +101,7 @@ impl Ground {
     ///
     /// # Errors
     /// When something of it is left.
-    pub(super) fn end(mut self) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         if std::mem::replace(&mut self.ours, false) {
             command::step(&mut stop())?;
         }

@@ -16,17 +16,17 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
 /// What goes in.
-pub(super) struct Image {
+pub(crate) struct Image {
     /// Whole names with tags; it is known by each.
-    pub(super) names: Vec<String>,
-    pub(super) title: String,
-    pub(super) description: String,
-    pub(super) version: String,
-    pub(super) entry_point: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) version: String,
+    pub(crate) entry_point: String,
     /// User and group.
-    pub(super) user: u32,
+    pub(crate) user: u32,
     /// Programs, by their path without the first slash.
-    pub(super) files: Vec<(String, Vec<u8>)>,
+    pub(crate) files: Vec<(String, Vec<u8>)>,
 }
 
 /// What came out.
