@@ -1,5 +1,6 @@
 //! What fails around the mesh, and what goes on.
 
+use crate::ground::change::without_control;
 use crate::ground::load::Load;
 use crate::ground::node::{self, ApiServer};
 use crate::ground::place::{Place, READY_WAIT};
@@ -10,35 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Where the control plane is.
-const CONTROL: [&str; 2] = ["-n", "leno"];
 const PER_SECOND: u32 = 200;
 /// How long there is no control plane.
 const AWAY: Duration = Duration::from_secs(300);
-
-/// The control plane is away as long as this lives.
-struct NoControl;
-
-impl NoControl {
-    fn while_it_lives() -> Self {
-        let guard = Self;
-        control(&["scale", "deployment/leno-control", "--replicas=0"]);
-        let label = "app.kubernetes.io/name=leno-control";
-        control(&["wait", "pod", "-l", label, "--for=delete", "--timeout=60s"]);
-        guard
-    }
-}
-
-impl Drop for NoControl {
-    fn drop(&mut self) {
-        control(&["scale", "deployment/leno-control", "--replicas=1"]);
-        control(&["rollout", "status", "deployment/leno-control", "--timeout=120s"]);
-    }
-}
-
-fn control(words: &[&str]) {
-    kubectl::run(&[&CONTROL, words].concat()).expect("the control plane is scaled");
-}
 
 #[test]
 fn the_control_plane_is_away_for_five_minutes() {
@@ -51,7 +26,7 @@ fn the_control_plane_is_away_for_five_minutes() {
     // What goes on without it went well with it.
     sleep(Duration::from_secs(5));
     let began = Instant::now();
-    let outage = NoControl::while_it_lives();
+    let outage = without_control();
     labelled_pods_are_refused_and_others_are_not();
     let restarted = a_proxy_restarts(&place);
     sleep(AWAY.saturating_sub(began.elapsed()));

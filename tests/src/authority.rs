@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -54,6 +54,23 @@ pub fn dns_of(service_account: &str) -> String {
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// An issuer below a root that somebody else made, as certificate and key in PEM; its life ended an hour ago.
+///
+/// # Errors
+/// When root or key cannot be read.
+pub fn expired_issuer(root: &str, root_key: &str) -> anyhow::Result<(String, String)> {
+    let root = Issuer::from_ca_cert_pem(root, KeyPair::from_pem(root_key)?)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "expired");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = OffsetDateTime::now_utc() - Duration::days(30);
+    params.not_after = OffsetDateTime::now_utc() - Duration::hours(1);
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &root)?;
+    Ok((certificate.pem(), key.serialize_pem()))
 }
 
 /// A certificate with its key.

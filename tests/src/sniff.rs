@@ -41,8 +41,7 @@ impl Sniffer {
     pub fn start_in(namespace: &File) -> Result<Self> {
         Self::start_with(|make| {
             let made = std::thread::scope(|scope| {
-                let inside =
-                    || setns(namespace, CloneFlags::CLONE_NEWNET).map(|()| make());
+                let inside = || setns(namespace, CloneFlags::CLONE_NEWNET).map(|()| make());
                 scope.spawn(inside).join()
             });
             made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?
