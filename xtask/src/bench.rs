@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: what was promised of Leno's data path, measured beside its peers, against `budgets.toml`.
 //!
-//! `leno bench` is the instrument, with its scenarios `quick`, `large-bodies-small` and `tcp-small`; memory is measured in [`beds`]
-//! of two pods. `bench-quick` is the short form: beside HAProxy alone, without bodies and TCP.
+//! `leno bench` is the instrument, with its scenarios `quick`, `steady`, `large-bodies-small` and `tcp-small`; memory is measured in [`beds`]
+//! of two pods. `bench-quick` is the short form: beside HAProxy alone, without the longer steady rates, bodies and TCP.
 //!
 //! [`rows`] is what was promised and whether it holds, [`results`] what `leno bench` left, [`memory`] what is measured here,
 //! [`table`] what a person reads.
@@ -35,7 +35,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// What was asked for on the command line.
 #[derive(Default)]
 struct Request {
-    /// Beside HAProxy alone, without bodies and TCP.
+    /// Beside HAProxy alone, without the longer steady rates, bodies and TCP.
     short: bool,
     /// Takes the release binaries as they are.
     no_build: bool,
@@ -138,6 +138,7 @@ fn measure(
         |scenario: &str, meshes: &[&str]| run_scenario(request, release, &out, scenario, meshes);
     all.quick = Some(run("quick", meshes)?);
     if !request.short {
+        all.steady = Some(run("steady", meshes)?);
         let few: Vec<&str> = meshes.iter().copied().filter(|mesh| *mesh != "envoy").collect();
         all.bodies = Some(run("large-bodies-small", &few)?);
         all.tcp = Some(run("tcp-small", &few)?);

@@ -8,12 +8,21 @@ use crate::budgets::Budgets;
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) quick: Option<Results>,
+    /// The rates of `quick`, for longer.
+    pub(super) steady: Option<Results>,
     pub(super) bodies: Option<Results>,
     pub(super) tcp: Option<Results>,
     pub(super) memory: Option<Memory>,
     pub(super) control: Option<Control>,
     /// MiB of the stripped program.
     pub(super) binary: Option<f64>,
+}
+
+impl Measured {
+    /// The short form has the rates of `quick` alone.
+    pub(super) fn at_rates(&self) -> Option<&Results> {
+        self.steady.as_ref().or(self.quick.as_ref())
+    }
 }
 
 /// Where a figure is found.
@@ -33,6 +42,7 @@ pub(super) enum Source {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenario {
     Quick,
+    Steady,
     Bodies,
     Tcp,
 }
@@ -62,7 +72,7 @@ const fn row(section: &'static str, what: &'static str, digits: usize, source: S
 
 /// All of them, in the order of the table.
 pub(super) const ROWS: [Row; 21] = {
-    use Scenario::{Bodies, Quick, Tcp};
+    use Scenario::{Bodies, Quick, Steady, Tcp};
     use Source::{Added, Cpu, Latency, Plain};
     [
         row(
@@ -81,13 +91,13 @@ pub(super) const ROWS: [Row; 21] = {
             "bench.steady-2000",
             "CPU per request at 2,000/s, x HAProxy",
             2,
-            Cpu(Quick, FAST, "haproxy"),
+            Cpu(Steady, FAST, "haproxy"),
         ),
         row(
             "bench.steady-500",
             "CPU per request at 500/s, x HAProxy",
             2,
-            Cpu(Quick, SLOW, "haproxy"),
+            Cpu(Steady, SLOW, "haproxy"),
         ),
         row("bench.grpc", "CPU per gRPC call, x HAProxy", 2, Cpu(Quick, GRPC, "haproxy")),
         row(
@@ -184,15 +194,16 @@ impl Row {
     pub(super) fn measured(&self, all: &Measured) -> Option<Estimate> {
         let results = |scenario| match scenario {
             Scenario::Quick => all.quick.as_ref(),
+            Scenario::Steady => all.at_rates(),
             Scenario::Bodies => all.bodies.as_ref(),
             Scenario::Tcp => all.tcp.as_ref(),
         };
-        let quick = results(Scenario::Quick);
+        let steady = results(Scenario::Steady);
         match self.source {
             Source::Cpu(scenario, load, peer) => results(scenario)?.ratio(load, CPU, "leno", peer),
-            Source::Latency(load, metric, peer) => quick?.difference(load, metric, "leno", peer),
+            Source::Latency(load, metric, peer) => steady?.difference(load, metric, "leno", peer),
             Source::Added(load, metric, peer) => {
-                let added = |mesh| quick?.difference(load, metric, mesh, "none");
+                let added = |mesh| steady?.difference(load, metric, mesh, "none");
                 Some((added("leno")?.value / added(peer)?.value).into())
             }
             Source::Plain(figure) => figure(all).map(Estimate::from),
@@ -203,7 +214,8 @@ impl Row {
     pub(super) fn is_asked(&self, meshes: &[&str], short: bool) -> bool {
         match self.source {
             Source::Cpu(scenario, _, peer) => {
-                meshes.contains(&peer) && !(short && scenario != Scenario::Quick)
+                meshes.contains(&peer)
+                    && !(short && matches!(scenario, Scenario::Bodies | Scenario::Tcp))
             }
             Source::Latency(_, _, peer) | Source::Added(_, _, peer) => meshes.contains(&peer),
             Source::Plain(_) => true,

