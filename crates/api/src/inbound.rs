@@ -1,7 +1,10 @@
 //! Who may reach a port, and what is spoken there: `inbound.Server` <-> [`InboundPolicy`].
 //!
-//! HTTP routes and rate limits of a server are not carried out yet. Reading them as nothing is never laxer for access:
-//! a route's authorizations only add to those of its server. [`unserved`] says that they are there.
+//! Routes are read for whom they let in besides ([`InboundRoute`]): a route's authorizations only add to those of its server.
+//! Their filters, that what matches no route is refused, and rate limits are not carried out yet: [`unserved`] says that they
+//! are there.
+//!
+//! - `routes.rs`: routes.
 
 use crate::WireError;
 use crate::parts;
@@ -9,12 +12,14 @@ use ipnet::IpNet;
 use leno_model::limit::{AUTHORIZATIONS_MAX, CLIENTS_MAX, LABELS_MAX};
 use leno_model::name::{PeerName, Resource, WorkloadId};
 use leno_model::policy::{
-    Authentication, Authorization, InboundPolicy, InboundProtocol, Network, Suffix,
+    Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute, Network, Suffix,
 };
 use leno_model::workload::Labels;
 use linkerd2_proxy_api::inbound as message;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+mod routes;
 
 /// What a proxy asks for: the policy of its workload's port.
 #[must_use]
@@ -39,7 +44,8 @@ pub fn read_request(message: &message::PortSpec) -> Result<(WorkloadId, u16), Wi
 pub fn from_message(message: &message::Server) -> Result<InboundPolicy, WireError> {
     use message::proxy_protocol::Kind;
     let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
-    let protocol = match protocol.ok_or(WireError::Missing("protocol.kind"))? {
+    let kind = protocol.ok_or(WireError::Missing("protocol.kind"))?;
+    let protocol = match kind {
         Kind::Detect(detect) => InboundProtocol::Detect {
             timeout: parts::duration(detect.timeout.as_ref(), "protocol.detect.timeout")?,
         },
@@ -58,6 +64,7 @@ pub fn from_message(message: &message::Server) -> Result<InboundPolicy, WireErro
             .iter()
             .map(authorization)
             .collect::<Result<_, _>>()?,
+        routes: routes::read(kind)?,
         server: server.ok_or(WireError::Missing("labels.name"))?,
         labels,
     })
@@ -172,46 +179,24 @@ fn identities(
 #[must_use]
 pub fn to_message(policy: &InboundPolicy) -> message::Server {
     use message::proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque, Tls};
+    let routes = || routes::http_message(&policy.routes);
     let kind = match policy.protocol {
         InboundProtocol::Detect { timeout } => Kind::Detect(Detect {
             timeout: Some(parts::duration_message(timeout)),
-            http_routes: vec![default_http_route()],
+            http_routes: routes(),
             http_local_rate_limit: None,
         }),
         InboundProtocol::Opaque => Kind::Opaque(Opaque {}),
         InboundProtocol::Tls => Kind::Tls(Tls {}),
-        InboundProtocol::Http1 => {
-            Kind::Http1(Http1 { routes: vec![default_http_route()], local_rate_limit: None })
-        }
-        InboundProtocol::Http2 => {
-            Kind::Http2(Http2 { routes: vec![default_http_route()], local_rate_limit: None })
-        }
-        InboundProtocol::Grpc => Kind::Grpc(Grpc { routes: vec![default_grpc_route()] }),
+        InboundProtocol::Http1 => Kind::Http1(Http1 { routes: routes(), local_rate_limit: None }),
+        InboundProtocol::Http2 => Kind::Http2(Http2 { routes: routes(), local_rate_limit: None }),
+        InboundProtocol::Grpc => Kind::Grpc(Grpc { routes: routes::grpc_message(&policy.routes) }),
     };
     message::Server {
         protocol: Some(message::ProxyProtocol { kind: Some(kind) }),
         server_ips: Vec::new(),
         authorizations: policy.authorizations.iter().map(authorization_message).collect(),
         labels: labels_with_resource(&policy.labels, &policy.server),
-    }
-}
-
-/// A linkerd proxy answers 404 to every request where there is no route at all.
-fn default_http_route() -> message::HttpRoute {
-    message::HttpRoute {
-        metadata: Some(parts::resource_message(&Resource::default_named("default"))),
-        hosts: Vec::new(),
-        authorizations: Vec::new(),
-        rules: vec![message::http_route::Rule { matches: Vec::new(), filters: Vec::new() }],
-    }
-}
-
-fn default_grpc_route() -> message::GrpcRoute {
-    message::GrpcRoute {
-        metadata: Some(parts::resource_message(&Resource::default_named("default"))),
-        hosts: Vec::new(),
-        authorizations: Vec::new(),
-        rules: vec![message::grpc_route::Rule { matches: Vec::new(), filters: Vec::new() }],
     }
 }
 
@@ -261,35 +246,18 @@ pub fn unserved(message: &message::Server) -> Vec<&'static str> {
             Some(Kind::Grpc(grpc)) => (&[], &grpc.routes, None),
             Some(Kind::Opaque(_) | Kind::Tls(_)) | None => (&[], &[], None),
         };
-    // A route that takes every request and does nothing to it says the same as no route.
-    let routed = http.iter().any(|route: &message::HttpRoute| {
-        !route.hosts.is_empty()
-            || !route.authorizations.is_empty()
-            || route
-                .rules
-                .iter()
-                .any(|rule| !rule.matches.iter().all(takes_all) || !rule.filters.is_empty())
-    }) || grpc.iter().any(|route: &message::GrpcRoute| {
-        !route.hosts.is_empty()
-            || !route.authorizations.is_empty()
-            || route.rules.iter().any(|rule| !rule.matches.is_empty() || !rule.filters.is_empty())
-    });
+    let filtered = http.iter().flat_map(|route| &route.rules).any(|rule| !rule.filters.is_empty())
+        || grpc.iter().flat_map(|route| &route.rules).any(|rule| !rule.filters.is_empty());
+    // Without a route that takes everything, linkerd's proxy refuses what matches none.
+    let open = http.iter().any(routes::takes_all) || grpc.iter().any(routes::takes_all_rpc);
+    let some = !http.is_empty() || !grpc.is_empty();
+    let routed = filtered || (some && !open);
     let found = [
         (routed, "inbound routes"),
         (rate_limit.is_some_and(limits_anything), "inbound rate limit"),
         (!message.server_ips.is_empty(), "server addresses"),
     ];
     found.into_iter().filter_map(|(found, name)| found.then_some(name)).collect()
-}
-
-fn takes_all(request: &linkerd2_proxy_api::http_route::HttpRouteMatch) -> bool {
-    use linkerd2_proxy_api::http_route::path_match::Kind;
-    let path = request.path.as_ref().and_then(|path| path.kind.as_ref());
-    let any_path = path.is_none_or(|kind| matches!(kind, Kind::Prefix(prefix) if prefix == "/"));
-    any_path
-        && request.headers.is_empty()
-        && request.query_params.is_empty()
-        && request.method.is_none()
 }
 
 fn limits_anything(limit: &message::HttpLocalRateLimit) -> bool {

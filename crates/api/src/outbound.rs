@@ -20,7 +20,7 @@ use std::sync::Arc;
 mod backend;
 mod connection;
 mod distribution;
-mod grpc;
+pub(crate) mod grpc;
 mod http;
 
 /// What a proxy wants to reach.

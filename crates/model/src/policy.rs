@@ -1,6 +1,7 @@
-//! Who may: inbound policy of one port, and [`decide`].
+//! Who may: inbound policy of one port, [`decide`] of a client and [`decide_request`] of what it asks for.
 
 use crate::name::{PeerName, Resource};
+use crate::route::{HostMatch, RequestMatch, RequestView, most_specific};
 use crate::workload::Labels;
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -14,10 +15,25 @@ pub struct InboundPolicy {
     pub protocol: InboundProtocol,
     /// Any one of these lets a client in; none means that nobody is.
     pub authorizations: Vec<Authorization>,
+    /// Requests to which others are let in besides, as health probes.
+    pub routes: Vec<InboundRoute>,
     /// The server object (or default) that the policy belongs to.
     pub server: Resource,
     /// Labels of its metrics.
     pub labels: Labels,
+}
+
+/// Requests that have authorizations of their own, over those of the port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboundRoute {
+    /// The object that says so.
+    pub resource: Resource,
+    /// Hosts it is for; empty means all.
+    pub hosts: Vec<HostMatch>,
+    /// Any one of these.
+    pub matches: Vec<RequestMatch>,
+    /// Any one of these lets a client in.
+    pub authorizations: Vec<Authorization>,
 }
 
 /// What is spoken on a port.
@@ -134,6 +150,25 @@ pub fn decide<'a>(
     })
 }
 
+/// The first authorization that lets this one request in: the port's own, or one of the route that it takes.
+///
+/// # Errors
+/// There is none.
+pub fn decide_request<'a>(
+    policy: &'a InboundPolicy,
+    address: IpAddr,
+    peer: &PeerTls,
+    request: &impl RequestView,
+) -> Result<&'a Authorization, Denied> {
+    decide(policy, address, peer).or_else(|denied| {
+        let routes = policy.routes.iter().map(|route| (route.hosts.as_slice(), &*route.matches));
+        let taken = most_specific(routes, request).and_then(|number| policy.routes.get(number));
+        let address = address.to_canonical();
+        let rules = taken.into_iter().flat_map(|route| &route.authorizations);
+        rules.into_iter().find(|rule| rule.admits(address, peer)).ok_or(denied)
+    })
+}
+
 impl Authorization {
     fn admits(&self, address: IpAddr, peer: &PeerTls) -> bool {
         let from_here = self.networks.iter().any(|network| {
@@ -225,6 +260,7 @@ pub fn every_network() -> Vec<Network> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::PathMatch;
 
     fn policy(authentication: Authentication, net: &str) -> InboundPolicy {
         InboundPolicy {
@@ -238,6 +274,7 @@ mod tests {
                 resource: Resource::default_named("test"),
                 labels: Labels::default(),
             }],
+            routes: Vec::new(),
             server: Resource::default_named("test"),
             labels: Labels::default(),
         }
@@ -320,6 +357,73 @@ mod tests {
             None,
             "deny: default test lets in no client without TLS identity from 1.1.1.1",
         );
+    }
+
+    /// `GET /path` of a client without identity.
+    struct Asked(&'static str, &'static str);
+
+    impl RequestView for Asked {
+        fn host(&self) -> &str {
+            "10.1.0.1"
+        }
+        fn path(&self) -> &str {
+            self.1
+        }
+        fn query(&self) -> &str {
+            ""
+        }
+        fn method(&self) -> &str {
+            self.0
+        }
+        fn any_header(&self, _: &str, _: &mut dyn FnMut(&str) -> bool) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn routes_let_in_besides() {
+        let route = |matches: Vec<RequestMatch>, default: DefaultPolicy| InboundRoute {
+            resource: Resource::default_named("probe"),
+            hosts: Vec::new(),
+            matches,
+            authorizations: default.authorizations(),
+        };
+        let matching = |method: Option<&str>, path| RequestMatch {
+            path: Some(path),
+            method: method.map(Into::into),
+            ..RequestMatch::default()
+        };
+        let mut policy = policy(Authentication::Unauthenticated, "10.0.0.0/8");
+        policy.authorizations = Vec::new();
+        policy.routes = vec![
+            route(
+                vec![
+                    matching(Some("GET"), PathMatch::Exact("/healthz".into())),
+                    matching(None, PathMatch::Prefix("/open".into())),
+                ],
+                DefaultPolicy::AllUnauthenticated,
+            ),
+            // The more specific one has its own say.
+            route(
+                vec![matching(None, PathMatch::Exact("/open/not".into()))],
+                DefaultPolicy::AllAuthenticated,
+            ),
+        ];
+        let check_request = |policy: &InboundPolicy, method, path, allowed: bool| {
+            let address = "192.168.0.1".parse().unwrap();
+            let decided = decide_request(policy, address, &PeerTls::None, &Asked(method, path));
+            assert_eq!(decided.is_ok(), allowed, "{method} {path}: {decided:?}");
+        };
+        check_request(&policy, "GET", "/healthz", true);
+        check_request(&policy, "POST", "/healthz", false);
+        check_request(&policy, "GET", "/healthz/", false);
+        check_request(&policy, "GET", "/", false);
+        check_request(&policy, "PUT", "/open", true);
+        check_request(&policy, "GET", "/open/door", true);
+        check_request(&policy, "GET", "/opening", false);
+        check_request(&policy, "GET", "/open/not", false);
+        policy.authorizations = DefaultPolicy::AllUnauthenticated.authorizations();
+        check_request(&policy, "GET", "/", true);
     }
 
     #[test]

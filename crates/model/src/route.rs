@@ -353,6 +353,23 @@ pub fn pick<'a>(routes: &'a HttpRoutes, request: &impl RequestView) -> Option<Pi
     best.map(|(_, picked)| picked)
 }
 
+/// The number of the most specific of several (hosts, matches) that takes the request, by the same precedence as [`pick`].
+pub(crate) fn most_specific<'a>(
+    routes: impl Iterator<Item = (&'a [HostMatch], &'a [RequestMatch])>,
+    request: &impl RequestView,
+) -> Option<usize> {
+    let mut best: Option<(Specificity, usize)> = None;
+    for (number, (hosts, matches)) in routes.enumerate() {
+        let Some(host) = most_specific_host(hosts, request.host()) else { continue };
+        let found = matches.iter().filter_map(|m| m.specificity(request, host)).max();
+        let Some(found) = found else { continue };
+        if best.as_ref().is_none_or(|(so_far, _)| found > *so_far) {
+            best = Some((found, number));
+        }
+    }
+    best.map(|(_, number)| number)
+}
+
 fn most_specific_host(hosts: &[HostMatch], host: &str) -> Option<(bool, usize)> {
     if hosts.is_empty() {
         return Some((false, 0));

@@ -6,6 +6,7 @@
 use crate::admin;
 use crate::config::Config;
 use crate::discovery::{self, Discovery};
+use crate::snapshot::{self, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::{Recorder, Registry};
 use crate::worker::{Listeners, Worker};
@@ -69,7 +70,10 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         discovery_unused_max: config.limits.discovery_unused_max,
         ..discovery::Settings::default()
     };
-    let (handle, discovery) = Discovery::new(config.workload.clone(), settings);
+    let snapshot_status = Arc::new(snapshot::Status::default());
+    let store = Store::open(&config, snapshot_status.clone());
+    let memory = store.as_ref().map(|store| Arc::new(store.load()));
+    let (handle, discovery) = Discovery::new(config.workload.clone(), settings, memory.clone());
 
     let admin_address = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.admin_port);
     let state = admin::State {
@@ -77,18 +81,27 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         registry: registry.clone(),
         config: config.describe().clone(),
         level: Some(level),
-        extra: vec![identity_metrics(identity_status.clone()), discovery_metrics(&handle)],
+        extra: vec![
+            identity_metrics(identity_status.clone()),
+            discovery_metrics(&handle),
+            Box::new(move |text| snapshot_status.write(text)),
+        ],
     };
     let _admin = tasks::spawn_owned("admin", admin::run(listen(admin_address, false)?, state));
     let identity_config = identity::IdentityConfig::from(config.as_ref());
-    let _identity =
-        tasks::spawn_owned("identity", identity::run(identity_config, publish, identity_status));
+    let certifying = identity::run(identity_config, publish, identity_status, store.clone());
+    let _identity = tasks::spawn_owned("identity", certifying);
     let channel = control_channel::connect(
         config.control_address.clone(),
         &config.control_identity,
         credentials.clone(),
     );
     let _discovery = tasks::spawn_owned("discovery", discovery.run(channel));
+    let _keeping = store.zip(memory).map(|(store, memory)| {
+        let unused_max = config.limits.discovery_unused_max;
+        let keeping = store.keep(memory, handle.status().clone(), unused_max);
+        tasks::spawn_owned("snapshot", keeping)
+    });
 
     let terminated = signal::terminate();
     tokio::pin!(terminated);

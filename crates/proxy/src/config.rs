@@ -24,6 +24,8 @@ pub const EXIT_CONFIGURATION: u8 = 64;
 pub struct Config {
     /// Which pod we serve.
     pub workload: WorkloadId,
+    /// That pod's UID, where there is one.
+    pub pod_uid: Option<String>,
     /// Its identity.
     pub identity: SpiffeId,
     /// The same as a DNS-like name: SNI that is for us.
@@ -38,6 +40,8 @@ pub struct Config {
     pub token_file: PathBuf,
     /// Where the last snapshot is kept.
     pub state_dir: Option<PathBuf>,
+    /// What happens to traffic of which nothing is known while the control plane is away.
+    pub fail: Fail,
     /// Admin listener's port.
     pub admin_port: u16,
     /// Data-path threads.
@@ -56,6 +60,16 @@ pub struct Config {
     pub limits: Limits,
     /// `/config`.
     described: serde_json::Value,
+}
+
+/// What happens to traffic of which nothing is known while the control plane is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fail {
+    /// It is refused.
+    #[default]
+    Closed,
+    /// It passes as if there were no mesh: plain text to where it was going, and everybody is let in.
+    Open,
 }
 
 /// Limits, each with its unit in the type or in the name.
@@ -188,7 +202,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         "the workload's token; read again at every certification",
         path,
     );
-    let state_dir = reader.optional("STATE_DIR", "where the last snapshot is kept", path);
+    let (state_dir, pod_uid, fail) = outage(reader);
     let capture = capture(reader);
     let workers =
         reader.with_default("WORKERS", "1", "data-path threads", |text| number(text, 1, 256));
@@ -214,6 +228,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let limits = limits(reader);
     let config = Config {
         workload: workload?,
+        pod_uid: pod_uid?,
         identity: identity?,
         identity_dns: identity_dns?,
         control_address: control_address?,
@@ -221,6 +236,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         trust_anchors_file: trust_anchors_file?,
         token_file: token_file?,
         state_dir: state_dir?,
+        fail: fail?,
         admin_port: admin_port?,
         workers: workers?,
         capture: capture?,
@@ -236,6 +252,34 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         reader.wrong("INBOUND_PORT, OUTBOUND_PORT and ADMIN_PORT must differ".to_owned());
     }
     Some(config)
+}
+
+/// What holds while the control plane is away.
+fn outage(
+    reader: &mut Reader<'_>,
+) -> (Option<Option<PathBuf>>, Option<Option<String>>, Option<Fail>) {
+    let state_dir = reader.optional(
+        "STATE_DIR",
+        "where the last snapshot is kept for a restart; the credential too, where that is in memory (tmpfs)",
+        path,
+    );
+    let pod_uid = reader.optional(
+        "POD_UID",
+        "the pod's UID: a snapshot of another pod of the same name is not used",
+        |text| if text.is_empty() { Err("a UID".to_owned()) } else { Ok(text.to_owned()) },
+    );
+    let fail = reader.with_default(
+        "FAIL",
+        "closed",
+        "what happens to traffic that the control plane has not said anything about while it is away: closed, \
+         or open (as if there were no mesh: plain text, and everybody is let in)",
+        |text| match text {
+            "closed" => Ok(Fail::Closed),
+            "open" => Ok(Fail::Open),
+            _ => Err(format!("{text:?}: closed or open")),
+        },
+    );
+    (state_dir, pod_uid, fail)
 }
 
 /// What the kernel must know.

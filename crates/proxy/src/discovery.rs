@@ -10,6 +10,7 @@
 //! - `topic.rs`: the three things that can be asked about.
 //! - `entry.rs`: one thing's stream: open, follow, resume.
 //! - `desk.rs`: one thing's state, who waits for it, who holds it.
+//! - `memory.rs`: all states in one place, for the snapshot on disk.
 //! - `status.rs`: figures for metrics.
 
 use desk::{Desk, Reply};
@@ -30,9 +31,11 @@ use topic::Topic;
 
 mod desk;
 mod entry;
+mod memory;
 mod status;
 mod topic;
 
+pub use memory::{Known, Memory, Remembered};
 pub use status::{Reachable, Status};
 pub use topic::ControlChannel;
 
@@ -49,6 +52,8 @@ pub struct Settings {
     pub discovery_waiting_max: usize,
     /// A stream that has said nothing for this long after it was asked for is given up and tried again.
     pub discovery_first_message_max: Duration,
+    /// What the last snapshot says of something is used when the control plane has not said it for so long, or has failed.
+    pub discovery_saved_after: Duration,
     /// A stream that lived this long was steady: its end is no reason to wait before the next.
     pub discovery_steady_min: Duration,
     /// Between attempts.
@@ -64,6 +69,7 @@ impl Default for Settings {
             discovery_entries_max: 8192,
             discovery_waiting_max: 4096,
             discovery_first_message_max: Duration::from_secs(30),
+            discovery_saved_after: Duration::from_millis(500),
             discovery_steady_min: Duration::from_secs(5),
             discovery_backoff: Backoff {
                 min: Duration::from_millis(100),
@@ -216,6 +222,8 @@ struct Shared {
     workload: WorkloadId,
     settings: Settings,
     status: Arc<Status>,
+    /// Absent where no snapshot is kept.
+    memory: Option<Arc<Memory>>,
 }
 
 /// One thing that is followed: the way to its desk, and its task.
@@ -227,14 +235,19 @@ struct Entry<T> {
 type Entries<K> = HashMap<<K as Topic>::Key, Entry<<K as Topic>::State>>;
 
 impl Discovery {
-    /// A discovery that answers as soon as it runs.
+    /// A discovery that answers as soon as it runs; what it learns is put into `memory`, and what is there already is what it
+    /// falls back on.
     #[must_use]
-    pub fn new(workload: WorkloadId, settings: Settings) -> (Handle, Self) {
+    pub fn new(
+        workload: WorkloadId,
+        settings: Settings,
+        memory: Option<Arc<Memory>>,
+    ) -> (Handle, Self) {
         let (sender, asks) = mpsc::channel(ASKS_MAX);
         let status = Arc::new(Status::default());
         let wait_max = settings.discovery_wait_max;
         let handle = Handle { asks: sender, status: status.clone(), wait_max };
-        (handle, Self { asks, shared: Arc::new(Shared { workload, settings, status }) })
+        (handle, Self { asks, shared: Arc::new(Shared { workload, settings, status, memory }) })
     }
 
     /// Runs until every handle is gone. Dropping the future ends every stream; what was handed out keeps its last state.

@@ -10,6 +10,7 @@ pub mod renew;
 use crate::config::Config;
 use crate::control_address::ControlAddress;
 use crate::control_channel::RECONNECT;
+use crate::snapshot::Store;
 use leno_model::name::{DnsName, SpiffeId};
 use leno_runtime::random::Random;
 use leno_tls::Credentials;
@@ -67,26 +68,63 @@ pub struct Status {
 }
 
 impl Status {
-    fn certified(&self, credentials: &Credentials, now: Duration) {
+    /// We have a certificate since then.
+    fn holds(&self, credentials: &Credentials, since: Duration) {
         let links = credentials.credential().links();
         let first_end = links.iter().map(|link| link.not_after).min().unwrap_or(0);
         let expiry = credentials.credential().validity().not_after;
         self.cert_expiry_unix_seconds.store(expiry, Ordering::Relaxed);
         self.chain_expiry_unix_seconds.store(first_end, Ordering::Relaxed);
-        self.cert_refresh_unix_seconds.store(now.as_secs(), Ordering::Relaxed);
-        self.refreshes_ok.fetch_add(1, Ordering::Relaxed);
+        self.cert_refresh_unix_seconds.store(since.as_secs(), Ordering::Relaxed);
     }
 }
 
-/// Certifies, publishes, waits, renews; ends when nobody watches any more.
+/// Certifies, publishes, waits, renews; ends when nobody watches any more. Begins with the credential that the proxy before us
+/// has left in the store, where there is one that is still good: then nobody need wait for the control plane.
 pub async fn run(
     config: IdentityConfig,
     publish: watch::Sender<Option<Arc<Credentials>>>,
     status: Arc<Status>,
+    store: Option<Arc<Store>>,
 ) {
     tokio::select! {
         () = publish.closed() => {}
-        () = certify_forever(&config, &publish, &status) => {}
+        () = certify_forever(&config, &publish, &status, store.as_deref()) => {}
+    }
+}
+
+/// Goes on with the credential that was left to us, until it is to be renewed.
+async fn restore(
+    config: &IdentityConfig,
+    publish: &watch::Sender<Option<Arc<Credentials>>>,
+    status: &Status,
+    store: &Store,
+    random: f64,
+) {
+    let (certified, received) = match store.load_credential() {
+        Ok(Some(left)) => left,
+        Ok(None) => return,
+        Err(error) => return store.status().failed(&error),
+    };
+    match certify::restore(config, certified).await {
+        Ok(credentials) => {
+            status.holds(&credentials, received);
+            let expires = status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
+            let renewal = renew::renew_at(received, Duration::from_secs(expires), random);
+            let now = unix_now();
+            tracing::info!(
+                identity = %config.identity,
+                expires_in_seconds = expires.saturating_sub(now.as_secs()),
+                renewal_in_seconds = renewal.saturating_sub(now).as_secs(),
+                "going on with the certificate from before the restart"
+            );
+            publish.send_replace(Some(credentials));
+            wait_until(renewal).await;
+        }
+        Err(error) => {
+            let reason = error.as_str();
+            tracing::warn!(%error, reason, "the certificate from before the restart is not used");
+        }
     }
 }
 
@@ -94,15 +132,25 @@ async fn certify_forever(
     config: &IdentityConfig,
     publish: &watch::Sender<Option<Arc<Credentials>>>,
     status: &Status,
+    store: Option<&Store>,
 ) {
     let random = Random::from_entropy();
+    if let Some(store) = store {
+        restore(config, publish, status, store, random.unit()).await;
+    }
     let mut failures = 0_u32;
     loop {
         match certify::certify(config).await {
-            Ok(credentials) => {
+            Ok(certify::Certification { credentials, certified }) => {
                 failures = 0;
                 let received = unix_now();
-                status.certified(&credentials, received);
+                status.holds(&credentials, received);
+                status.refreshes_ok.fetch_add(1, Ordering::Relaxed);
+                if let Some(store) = store
+                    && let Err(error) = store.save_credential(&certified)
+                {
+                    store.status().failed(&error);
+                }
                 let expires = status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
                 let renewal =
                     renew::renew_at(received, Duration::from_secs(expires), random.unit());

@@ -9,7 +9,7 @@ use crate::route::{Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries, Transport};
 use crate::transport_header::{self, Decoded};
 use crate::upstream::{Backend, Peer};
-use crate::worker::{Decided, Port, Worker};
+use crate::worker::{Decided, Port, Standing, Worker};
 use crate::{balance, dial, http2, listening, original_destination, tcp};
 use leno_model::name::PeerName;
 use leno_model::policy::{InboundProtocol, PeerTls};
@@ -70,9 +70,11 @@ async fn admitted(worker: &Rc<Worker>, mut arrived: Arrived, client: SocketAddr)
                 Way::Http1 => relay::serve(worker, &hop, stream, ahead).await.into(),
                 Way::Http2 => Box::pin(http2::serve(worker, &hop, stream, ahead)).await.into(),
                 Way::Bytes(mut upstream) => {
-                    let copied =
-                        tcp::copy::copy(&mut stream, &mut upstream.stream, ahead, upstream.spoken);
-                    copied.await.ending.into()
+                    let standing = hop.stand(Transport::Tcp);
+                    let server = (&mut upstream.stream, upstream.spoken);
+                    let copied = tcp::copy::copy((&mut stream, ahead), server, Some(&standing));
+                    let ending = copied.await.ending;
+                    standing.refusal().unwrap_or_else(|| ending.into())
                 }
             }
         }
@@ -216,11 +218,14 @@ async fn early_upstream(
     (stream, ahead): (&mut Stream, &mut Buffer),
     hop: &ToApplication<'_>,
 ) -> Result<Option<Upstream>, Refusal> {
-    if let Err(refusal) = hop.admit(Transport::Tcp) {
+    if let Err(refusal) = hop.verdict(Transport::Tcp) {
         let more = first::more(stream, ahead, hello::HELLO_BYTES_MAX);
         return match tokio::time::timeout(worker.limits.handshake_max, more).await {
             Ok(Ok(count)) if count > 0 => Ok(None),
-            _ => Err(refusal),
+            _ => {
+                hop.count();
+                Err(refusal)
+            }
         };
     }
     first::listen(worker, (stream, ahead), hop.connect_bytes()).await
@@ -275,12 +280,15 @@ async fn find_way<'a>(
     let port = worker.port(arrived.target.port()).await?;
     let hop = ToApplication::new(worker, port, arrived.peer.clone(), arrived.target, client);
     let policy = hop.port.policy();
-    if let Err(refusal) = hop.admit(Transport::Tcp) {
-        return match denied(worker, arrived, &hop, &refusal).await {
-            Some(way) => Ok((way, hop)),
-            None => Err(refusal),
-        };
+    if let Err(refusal) = hop.verdict(Transport::Tcp) {
+        if let Some(way) = denied(worker, arrived, &hop, &refusal).await {
+            // Each request is told, and counted, by itself.
+            return Ok((way, hop));
+        }
+        hop.count();
+        return Err(refusal);
     }
+    hop.count();
     let early = arrived.early.take();
     let server_spoke = early.is_some() && arrived.ahead.is_empty();
     let bytes = async || match early {
@@ -360,7 +368,7 @@ impl<'a> ToApplication<'a> {
 
     /// May this client? Asked of each connection, and again of each request, as policy may have changed; decided anew
     /// only when it has.
-    fn admit(&self, transport: Transport) -> Result<(), Refusal> {
+    fn verdict(&self, transport: Transport) -> Result<(), Refusal> {
         let policy = self.port.policy();
         let mut decided = self.decided.borrow_mut();
         let known = decided.as_ref().is_some_and(|decided| {
@@ -371,8 +379,14 @@ impl<'a> ToApplication<'a> {
             *decided = Some(self.worker.decide(policy, transport, who));
         }
         let Some(decided) = decided.as_ref() else { return Err(Ending::PolicyUnknown.into()) };
-        decided.counter.iter().for_each(|counter| counter.add(1));
         decided.verdict.clone()
+    }
+
+    /// Counts the last verdict.
+    fn count(&self) {
+        if let Some(decided) = self.decided.borrow().as_ref() {
+            decided.counter.iter().for_each(|counter| counter.add(1));
+        }
     }
 
     async fn connect_bytes(&self) -> Result<Upstream, Refusal> {
@@ -382,6 +396,11 @@ impl<'a> ToApplication<'a> {
         let dialling = dial::connect(self.worker, direction, &slot.endpoint, dial::Carries::Bytes);
         let stream = Box::pin(dialling).await?;
         Ok(Upstream { stream, spoken: Buffer::new() })
+    }
+
+    /// Where the connection learns that it may stay no longer.
+    fn stand(&self, transport: Transport) -> Rc<Standing> {
+        self.worker.stand(&self.port, transport, (self.client, self.target, &self.peer))
     }
 
     /// The other proxy is told in a word of its own that the application took nothing; nobody else needs it.
@@ -402,8 +421,17 @@ impl Hop for ToApplication<'_> {
         Direction::Inbound
     }
 
-    async fn choose(&self, _request: &View<'_>, _kind: Kind) -> Result<Choice, Refusal> {
-        self.admit(Transport::Http)?;
+    async fn choose(&self, request: &View<'_>, _kind: Kind) -> Result<Choice, Refusal> {
+        if let Err(refusal) = self.verdict(Transport::Http) {
+            let policy = self.port.policy();
+            let who = (self.client, self.target, &self.peer);
+            if !self.worker.admits_request(&policy, who, request) {
+                self.count();
+                return Err(refusal);
+            }
+        } else {
+            self.count();
+        }
         Ok(Choice { backend: self.application.clone(), ruled: None })
     }
 
@@ -423,6 +451,10 @@ impl Hop for ToApplication<'_> {
     async fn gone(&self, slot: &balance::Slot<Peer>) -> Option<Refusal> {
         let gone = listening::is_gone(slot.endpoint.address).await;
         gone.then(|| self.unreachable(Ending::UpstreamRefused.into()))
+    }
+
+    fn standing(&self) -> Option<Rc<Standing>> {
+        Some(self.stand(Transport::Http))
     }
 
     fn ended(&self, request: &Ended<'_>) {

@@ -25,6 +25,7 @@ pub mod listening;
 pub mod original_destination;
 pub mod outbound;
 pub mod route;
+pub mod snapshot;
 pub mod tcp;
 pub mod telemetry;
 pub mod transport_header;

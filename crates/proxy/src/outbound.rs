@@ -36,9 +36,8 @@ pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
             Box::pin(http2::serve(&worker, &hop(destination), stream, ahead)).await.into()
         }
         Ok(Way::Bytes(mut upstream)) => {
-            let ending = tcp::copy::copy(&mut stream, &mut upstream.stream, ahead, upstream.spoken)
-                .await
-                .ending;
+            let (client, server) = ((&mut stream, ahead), (&mut upstream.stream, upstream.spoken));
+            let ending = tcp::copy::copy(client, server, None).await.ending;
             upstream.outstanding.finished(Instant::now(), balance::Outcome::of_ending(ending));
             ending.into()
         }

@@ -45,6 +45,13 @@ impl<'a> View<'a> {
         Self { source, host: OnceCell::new(), path: OnceCell::new(), ambiguous: Cell::new(None) }
     }
 
+    /// Whether the path can be read in two ways; then it is not what a rule thinks it is.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        let _read = self.path();
+        self.ambiguous.get().is_some()
+    }
+
     fn raw_authority(&self) -> &'a [u8] {
         match &self.source {
             Source::Http1(head, bytes) => head.authority(bytes).unwrap_or_default(),

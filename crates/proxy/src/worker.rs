@@ -29,8 +29,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 mod observe;
+mod open;
+mod standing;
 
 pub use observe::Decided;
+pub use standing::Standing;
+use standing::Stands;
 
 /// So long does the first one to ask for a service wait for its first endpoint: where a service has just come to be,
 /// its endpoints are on their way. As long as linkerd queues before it fails fast.
@@ -111,11 +115,27 @@ pub struct Destination {
     policy: Followed<OutboundPolicy>,
     forwards: RefCell<Vec<Rc<Backend>>>,
     family: Family,
+    /// Nobody has said what it is; it holds until then (`fail: open`).
+    guessed_until: Option<Instant>,
     /// What was seen of its protocol.
     pub learned: Learned,
 }
 
 impl Destination {
+    fn new(
+        policy: watch::Receiver<Arc<OutboundPolicy>>,
+        target: SocketAddr,
+        guessed_until: Option<Instant>,
+    ) -> Self {
+        Self {
+            policy: Followed::new(policy),
+            forwards: RefCell::default(),
+            family: Family::of(target),
+            guessed_until,
+            learned: Learned::default(),
+        }
+    }
+
     /// The policy as of now: take it once and use it to the end.
     #[must_use]
     pub fn policy(&self) -> Arc<OutboundPolicy> {
@@ -126,6 +146,9 @@ impl Destination {
 /// A port of our application.
 pub struct Port {
     policy: Followed<InboundPolicy>,
+    stands: Stands,
+    /// Nobody has said what holds there; it holds until then (`fail: open`).
+    guessed_until: Option<Instant>,
     /// Its number.
     pub number: u16,
     /// What was seen of its protocol.
@@ -133,6 +156,16 @@ pub struct Port {
 }
 
 impl Port {
+    fn new(
+        policy: watch::Receiver<Arc<InboundPolicy>>,
+        number: u16,
+        guessed_until: Option<Instant>,
+    ) -> Self {
+        let policy = Followed::new(policy);
+        let stands = Stands::new(policy.get());
+        Self { policy, stands, guessed_until, number, learned: Learned::default() }
+    }
+
     /// The policy as of now.
     #[must_use]
     pub fn policy(&self) -> Arc<InboundPolicy> {
@@ -264,6 +297,9 @@ impl Worker {
         for backend in self.backends.borrow().values().chain(self.applications.borrow().values()) {
             backend.sweep(now, &self.limits);
         }
+        for port in self.ports.borrow().values() {
+            self.judge(port);
+        }
         for destination in self.destinations.borrow().values() {
             for backend in destination.forwards.borrow().iter() {
                 backend.sweep(now, &self.limits);
@@ -319,19 +355,25 @@ impl Worker {
     /// # Errors
     /// The control plane has not said in time.
     pub async fn destination(&self, target: SocketAddr) -> Result<Rc<Destination>, Refusal> {
-        if let Some(known) = self.destinations.borrow().get(&target) {
+        let known = self.destinations.borrow().get(&target).cloned();
+        let again = known.is_some();
+        if let Some(known) = known.filter(|known| self.holds(known.guessed_until)) {
             known.policy.used_at.set(self.swept_at());
-            return Ok(known.clone());
+            return Ok(known);
         }
-        let receiver = self.discovery.outbound(target).await.map_err(unavailable)?;
-        let destination = Rc::new(Destination {
-            policy: Followed::new(receiver),
-            forwards: RefCell::default(),
-            family: Family::of(target),
-            learned: Learned::default(),
-        });
+        let asked = Box::pin(self.ask_destination(target, again)).await.map_err(unavailable)?;
+        let mut destinations = self.destinations.borrow_mut();
         // Another connection may have asked at the same time: both then use the first.
-        Ok(self.destinations.borrow_mut().entry(target).or_insert(destination).clone())
+        let first = destinations.entry(target).or_insert_with(|| asked.clone());
+        if !self.holds(first.guessed_until) {
+            *first = asked;
+        }
+        Ok(first.clone())
+    }
+
+    /// Whether something that nobody has said may still be taken for so; what the control plane has said always is.
+    fn holds(&self, guessed_until: Option<Instant>) -> bool {
+        guessed_until.is_none_or(|until| self.swept_at() < until)
     }
 
     /// The endpoints of a backend.
@@ -411,18 +453,21 @@ impl Worker {
     /// # Errors
     /// The control plane has not said in time: closed until it has.
     pub async fn port(&self, number: u16) -> Result<Rc<Port>, Refusal> {
-        if let Some(known) = self.ports.borrow().get(&number) {
+        let known = self.ports.borrow().get(&number).cloned();
+        let again = known.is_some();
+        if let Some(known) = known.filter(|known| self.holds(known.guessed_until)) {
             known.policy.used_at.set(self.swept_at());
-            return Ok(known.clone());
+            return Ok(known);
         }
-        let receiver = self
-            .discovery
-            .inbound(number)
+        let asked = Box::pin(self.ask_port(number, again))
             .await
             .map_err(|error| Refusal::because(Ending::PolicyUnknown, error.to_string()))?;
-        let port =
-            Rc::new(Port { policy: Followed::new(receiver), number, learned: Learned::default() });
-        Ok(self.ports.borrow_mut().entry(number).or_insert(port).clone())
+        let mut ports = self.ports.borrow_mut();
+        let first = ports.entry(number).or_insert_with(|| asked.clone());
+        if !self.holds(first.guessed_until) {
+            *first = asked;
+        }
+        Ok(first.clone())
     }
 }
 

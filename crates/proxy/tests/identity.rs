@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test: it may panic")]
 
+use leno_api::snapshot::Owner;
 use leno_model::name::{PeerName, SpiffeId};
 use leno_proxy::control_channel;
 use leno_proxy::identity::certify::certify;
 use leno_proxy::identity::{IdentityConfig, Status, run};
+use leno_proxy::snapshot::Store;
 use leno_runtime::tasks;
 use leno_testkit::ca::{Flaw, TestCa};
 use leno_tls::{Alpn, Credentials, server};
@@ -175,7 +177,10 @@ async fn a_certificate_is_asked_for_and_checked() {
     let check = async |does: Does, expected: Result<&SpiffeId, &str>| {
         control.does(does);
         match within(certify(&config)).await {
-            Ok(credentials) => assert_eq!(Ok(credentials.credential().identity()), expected),
+            Ok(certification) => {
+                let credential = certification.credentials.credential();
+                assert_eq!(Ok(credential.identity()), expected);
+            }
             Err(error) => assert_eq!(Err(error.as_str()), expected, "{does:?}: {error}"),
         }
     };
@@ -226,7 +231,7 @@ async fn credentials_are_published_renewed_and_counted() {
     control.does(Does::Refuse);
     let (publish, mut published) = watch::channel(None);
     let status = Arc::new(Status::default());
-    let running = tasks::spawn("identity", run(config.clone(), publish, status.clone()));
+    let running = tasks::spawn("identity", run(config.clone(), publish, status.clone(), None));
 
     // Refused at first, then certified; the token is read again each time.
     let mut asked = control.service.asked.subscribe();
@@ -258,6 +263,62 @@ async fn credentials_are_published_renewed_and_counted() {
 
     drop(published);
     within(running).await.unwrap(); // Nobody watches, so nobody renews.
+}
+
+/// A proxy that is restarted while the control plane is away is who it was, for as long as its certificate lives.
+#[tokio::test]
+async fn a_credential_outlives_a_restart_and_nothing_else() {
+    let control = Control::start(TestCa::new("cluster.local"), "control", server::CONTROL).await;
+    let folder = tempfile::tempdir().unwrap();
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let config = control.config(folder.path());
+    let store = |owner: &str| {
+        let owner = Owner { workload: owner.to_owned(), ..Owner::default() };
+        Some(Arc::new(Store::at(memory.path(), owner, Arc::default()).unwrap()))
+    };
+    // What the first process has, and each after it while nobody answers.
+    let begin = async |config: &IdentityConfig, owner: &str| {
+        let (publish, mut published) = watch::channel(None);
+        let status = Arc::new(Status::default());
+        let running = run(config.clone(), publish, status.clone(), store(owner));
+        let running = tasks::spawn_owned("identity", running);
+        within(async {
+            while published.borrow().is_none()
+                && status.refreshes_failed.load(Ordering::Relaxed) == 0
+            {
+                tokio::select! {
+                    _ = published.changed() => {}
+                    () = tokio::time::sleep(Duration::from_millis(1)) => {}
+                }
+            }
+        })
+        .await;
+        drop(running);
+        let credentials = published.borrow_and_update().clone();
+        credentials.map(|credentials| credentials.credential().chain().to_vec())
+    };
+    control.does(Does::Sign(HOUR));
+    let first = begin(&config, "web-1").await.expect("certified");
+    control.up.send_replace(false);
+    assert_eq!(begin(&config, "web-1").await.as_ref(), Some(&first));
+    assert_eq!(begin(&config, "web-2").await, None, "another pod's");
+    let other = IdentityConfig { identity: control.ca.identity("card"), ..config.clone() };
+    assert_eq!(begin(&other, "web-1").await, None, "another identity's");
+    let anchors = std::fs::read(&config.trust_anchors_file).unwrap();
+    std::fs::write(&config.trust_anchors_file, TestCa::new("cluster.local").anchors_pem()).unwrap();
+    assert_eq!(begin(&config, "web-1").await, None, "of a root that is trusted no more");
+    std::fs::write(&config.trust_anchors_file, anchors).unwrap();
+    assert_eq!(begin(&config, "web-1").await.as_ref(), Some(&first));
+
+    control.up.send_replace(true);
+    control.does(Does::Sign(Duration::from_secs(2)));
+    std::fs::remove_file(memory.path().join("credential")).unwrap();
+    let short = begin(&config, "web-1").await.expect("certified");
+    control.up.send_replace(false);
+    let ends = Duration::from_secs(leno_tls::validity::read(&short[0]).unwrap().not_after + 1);
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    tokio::time::sleep(ends.saturating_sub(now())).await;
+    assert_eq!(begin(&config, "web-1").await, None, "expired");
 }
 
 #[tokio::test]

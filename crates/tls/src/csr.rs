@@ -1,4 +1,4 @@
-//! A private key that never leaves memory, and the request for its certificate.
+//! A private key that is in memory only, and the request for its certificate.
 
 use crate::credential::CredentialError;
 use leno_model::name::{DnsName, SpiffeId};
@@ -43,8 +43,20 @@ impl Key {
     /// For [`Credential::from_parts`](crate::Credential::from_parts), and for nothing else.
     #[must_use]
     pub fn into_der(self) -> PrivateKeyDer<'static> {
-        PrivatePkcs8KeyDer::from(self.0.serialize_der()).into()
+        key(self.0.serialize_der())
     }
+
+    /// PKCS #8, for a place that is memory and that only its own process reads.
+    #[must_use]
+    pub fn secret(&self) -> Vec<u8> {
+        self.0.serialize_der()
+    }
+}
+
+/// What [`Key::secret`] has given away, for [`Credential::from_parts`](crate::Credential::from_parts), which says whether it is one.
+#[must_use]
+pub fn key(secret: Vec<u8>) -> PrivateKeyDer<'static> {
+    PrivatePkcs8KeyDer::from(secret).into()
 }
 
 impl fmt::Debug for Key {

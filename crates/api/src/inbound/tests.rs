@@ -1,13 +1,16 @@
 //! Tables of inbound policy conversions.
 
 use super::*;
+use crate::matching;
 use leno_model::policy::{DefaultPolicy, PeerTls, decide, every_network};
+use leno_model::route::{PathMatch, RequestMatch};
 use std::time::Duration;
 
 fn policy(protocol: InboundProtocol, authorizations: Vec<Authorization>) -> InboundPolicy {
     InboundPolicy {
         protocol,
         authorizations,
+        routes: Vec::new(),
         server: Resource::Object {
             group: "policy.linkerd.io".into(),
             kind: "server".into(),
@@ -147,6 +150,46 @@ fn an_authorization_may_name_its_object_by_labels_alone() {
     assert_eq!(read.authorizations[0].resource.name(), "web");
 }
 
+fn probe(path: &str) -> InboundRoute {
+    InboundRoute {
+        resource: Resource::default_named("probe"),
+        hosts: Vec::new(),
+        matches: vec![RequestMatch {
+            path: Some(PathMatch::Exact(path.into())),
+            ..RequestMatch::default()
+        }],
+        authorizations: DefaultPolicy::AllUnauthenticated.authorizations(),
+    }
+}
+
+#[test]
+fn routes_that_let_in_round_trip() {
+    let timeout = Duration::from_secs(10);
+    for protocol in [
+        InboundProtocol::Detect { timeout },
+        InboundProtocol::Http1,
+        InboundProtocol::Http2,
+        InboundProtocol::Grpc,
+    ] {
+        let check = || probe("/grpc.health.v1.Health/Check");
+        let closed =
+            InboundRoute { authorizations: Vec::new(), ..probe("/grpc.health.v1.Health/Watch") };
+        let routes = vec![check(), closed];
+        round_trip(&InboundPolicy { routes, ..policy(protocol, Vec::new()) });
+        // Beside routes that let in nobody there is nothing to know of them.
+        let routes = vec![InboundRoute { authorizations: Vec::new(), ..check() }];
+        let said = to_message(&InboundPolicy { routes, ..policy(protocol, Vec::new()) });
+        assert_eq!(from_message(&said), Ok(policy(protocol, Vec::new())));
+    }
+    let many = InboundRoute { matches: vec![RequestMatch::default(); 300], ..probe("/") };
+    let server = policy(InboundProtocol::Http1, Vec::new());
+    round_trip(&InboundPolicy { routes: vec![many], ..server.clone() });
+    // What no gRPC route can say lets in nobody.
+    let server = InboundPolicy { protocol: InboundProtocol::Grpc, ..server };
+    let said = to_message(&InboundPolicy { routes: vec![probe("/healthz")], ..server.clone() });
+    assert_eq!(from_message(&said), Ok(server));
+}
+
 #[test]
 fn nobody_is_let_in_by_what_is_not_carried_out() {
     let mut server = to_message(&policy(InboundProtocol::Http1, Vec::new()));
@@ -157,6 +200,8 @@ fn nobody_is_let_in_by_what_is_not_carried_out() {
     let kind = server.protocol.as_mut().unwrap().kind.as_mut().unwrap();
     let message::proxy_protocol::Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
     http1.routes[0].authorizations = vec![everyone];
+    http1.routes[0].rules[0].matches =
+        vec![matching::request_match_message(&probe("/healthz").matches[0])];
     http1.local_rate_limit =
         Some(message::HttpLocalRateLimit { total: Some(Default::default()), ..Default::default() });
     assert_eq!(unserved(&server), ["inbound routes", "inbound rate limit"]);

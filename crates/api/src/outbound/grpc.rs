@@ -45,7 +45,7 @@ fn rule(message: &message::grpc_route::Rule) -> Result<HttpRule, WireError> {
     })
 }
 
-fn rpc_match(message: &grpc_route::GrpcRouteMatch) -> Result<RequestMatch, WireError> {
+pub(crate) fn rpc_match(message: &grpc_route::GrpcRouteMatch) -> Result<RequestMatch, WireError> {
     let path = match &message.rpc {
         None => None,
         Some(rpc) => rpc_path(&rpc.service, &rpc.method)?,
@@ -157,7 +157,9 @@ fn route_backend_message(
     })
 }
 
-fn rpc_match_message(request: &RequestMatch) -> Result<grpc_route::GrpcRouteMatch, WireError> {
+pub(crate) fn rpc_match_message(
+    request: &RequestMatch,
+) -> Result<grpc_route::GrpcRouteMatch, WireError> {
     let unsupported = |what| Err(WireError::Unsupported { field: "grpc.matches", what });
     if !request.query.is_empty() {
         return unsupported("a match on query parameters");

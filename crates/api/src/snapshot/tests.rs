@@ -36,6 +36,7 @@ fn snapshot() -> Snapshot {
     let server = InboundPolicy {
         protocol: InboundProtocol::Opaque,
         authorizations: DefaultPolicy::AllAuthenticated.authorizations(),
+        routes: Vec::new(),
         server: Resource::default_named("all-authenticated"),
         labels: Labels::default(),
     };

@@ -23,6 +23,7 @@ impl World {
         let authorizations = pod.policy.authorizations();
         let server = Resource::default_named(pod.policy.as_str());
         // Labels say what object it is, and `api` writes that.
-        Some(InboundPolicy { protocol, authorizations, server, labels: Labels::default() })
+        let routes = Vec::new();
+        Some(InboundPolicy { protocol, authorizations, routes, server, labels: Labels::default() })
     }
 }

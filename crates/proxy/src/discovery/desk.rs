@@ -1,7 +1,9 @@
 //! One thing's state, who waits for it, who holds it. Nothing here knows of streams.
 
+use super::status::Status;
 use super::{Settings, Unavailable, Watch};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +21,10 @@ pub(super) struct Desk<T> {
     waiting: Vec<Reply<T>>,
     waiting_max: usize,
     current: Option<watch::Sender<Arc<T>>>,
+    /// What was known before the proxy was restarted, until the control plane has said something or has failed to.
+    saved: Option<(Arc<T>, Arc<Status>)>,
+    /// When the control plane has been waited for long enough, where there is something saved.
+    saved_due: Instant,
     /// Said at once to whoever asks, until there is a state: the control plane has spoken, and waiting would change nothing.
     refusal: Option<Unavailable>,
     /// Since when nobody holds the state; without a state, since the last ask.
@@ -33,6 +39,8 @@ impl<T: PartialEq> Desk<T> {
             waiting: Vec::new(),
             waiting_max: settings.discovery_waiting_max,
             current: None,
+            saved: None,
+            saved_due: Instant::now() + settings.discovery_saved_after,
             refusal: None,
             unused_since: Some(Instant::now()),
             unused_max: settings.discovery_unused_max,
@@ -51,6 +59,9 @@ impl<T: PartialEq> Desk<T> {
                     Some(reply) => self.answer(reply),
                     None => return,
                 },
+                () = sleep_until(self.saved_due), if self.saved.is_some() => {
+                    self.restore();
+                }
                 () = unheld(self.current.as_ref()), if deadline.is_none() => {
                     self.unused_since = Some(Instant::now());
                 }
@@ -90,6 +101,19 @@ impl<T: PartialEq> Desk<T> {
         self.waiting.push(reply);
     }
 
+    /// Something to fall back on, and where it is counted.
+    pub(super) fn keep_saved(&mut self, saved: Arc<T>, status: Arc<Status>) {
+        self.saved = Some((saved, status));
+    }
+
+    /// Falls back on what is saved, where the control plane has said nothing yet.
+    pub(super) fn restore(&mut self) {
+        if let Some((saved, status)) = self.saved.take() {
+            status.restored.fetch_add(1, Relaxed);
+            self.begin(saved);
+        }
+    }
+
     /// The newest state, where there is one.
     pub(super) fn current(&self) -> Option<Arc<T>> {
         self.current.as_ref().map(|state| state.borrow().clone())
@@ -97,7 +121,7 @@ impl<T: PartialEq> Desk<T> {
 
     /// Takes a new state; one that equals the old wakes nobody.
     pub(super) fn publish(&mut self, state: T) {
-        self.refusal = None;
+        self.saved = None;
         match &self.current {
             Some(current) => {
                 current.send_if_modified(|old| {
@@ -108,15 +132,19 @@ impl<T: PartialEq> Desk<T> {
                     changed
                 });
             }
-            None => {
-                let (sender, _) = watch::channel(Arc::new(state));
-                for reply in self.waiting.drain(..) {
-                    send(reply, Ok(sender.subscribe()));
-                }
-                self.unused_since = None;
-                self.current = Some(sender);
-            }
+            None => self.begin(Arc::new(state)),
         }
+    }
+
+    /// The first state: who waited gets it.
+    fn begin(&mut self, state: Arc<T>) {
+        self.refusal = None;
+        let (sender, _) = watch::channel(state);
+        for reply in self.waiting.drain(..) {
+            send(reply, Ok(sender.subscribe()));
+        }
+        self.unused_since = None;
+        self.current = Some(sender);
     }
 
     /// Tells those who wait that there is no answer. Where there is a state, it stays as it is.

@@ -32,12 +32,19 @@ pub(super) async fn run<K: Topic, C: ControlChannel>(
     let _entry = Counted::new(shared.status.clone(), K::figure);
     let random = Random::from_entropy();
     let settings = &shared.settings;
+    if let Some(saved) = shared.memory.as_ref().and_then(|memory| memory.recall::<K>(&key)) {
+        desk.keep_saved(saved, shared.status.clone());
+        // What is known to be gone is not waited for.
+        if shared.status.last_failure().is_some() {
+            desk.restore();
+        }
+    }
     // Streams in a row that ended before they were steady.
     let mut unsteady: u32 = 0;
     loop {
         let began = Instant::now();
         let Some(ending) = follow::<K, C>(&key, channel.clone(), &mut desk, &shared).await else {
-            return;
+            return left::<K>(&key, &desk, &shared);
         };
         if began.elapsed() >= settings.discovery_steady_min {
             unsteady = 0;
@@ -54,15 +61,25 @@ pub(super) async fn run<K: Topic, C: ControlChannel>(
         unsteady = unsteady.saturating_add(1);
         note::<K>(&key, ending, &mut desk, &shared);
         tokio::select! {
-            () = desk.attend(refused) => return,
+            () = desk.attend(refused) => return left::<K>(&key, &desk, &shared),
             () = sleep(delay) => {}
         }
+    }
+}
+
+/// The thing is not wanted any more. What was never used stays in the snapshot that it came from.
+fn left<K: Topic>(key: &K::Key, desk: &Desk<K::State>, shared: &Shared) {
+    if let Some(memory) = shared.memory.as_ref().filter(|_| desk.current().is_some()) {
+        memory.forget::<K>(key);
     }
 }
 
 /// Counts and tells how a stream ended; nothing of it touches a state that is there.
 fn note<K: Topic>(key: &K::Key, ending: Ending, desk: &mut Desk<K::State>, shared: &Shared) {
     let awaited = K::awaited(key);
+    if !matches!(ending, Ending::Ended) {
+        desk.restore();
+    }
     match ending {
         Ending::Ended => {
             shared.status.ended.fetch_add(1, Relaxed);
@@ -129,6 +146,9 @@ async fn follow<K: Topic, C: ControlChannel>(
                     );
                 }
                 desk.publish(read.state);
+                if let (Some(memory), Some(state)) = (&shared.memory, desk.current()) {
+                    memory.learn::<K>(key, state);
+                }
             }
             Err(error) => malformed::<K>(key, error, desk, shared),
         }

@@ -28,6 +28,8 @@ pub struct Status {
     pub failures: AtomicU64,
     /// Streams that the control plane ended in order.
     pub ended: AtomicU64,
+    /// States that were taken from the last snapshot.
+    pub restored: AtomicU64,
     /// Asks that were not answered in time.
     pub timeouts: AtomicU64,
     /// Milliseconds since 1970; 0 while it is not reachable.
@@ -83,6 +85,13 @@ impl Status {
             "Streams that the control plane ended in order.",
         );
         sample(text, "discovery_ended_total", "", self.ended.load(Relaxed));
+        head(
+            text,
+            "discovery_restored_total",
+            "counter",
+            "States of the last snapshot that are or were in force.",
+        );
+        sample(text, "discovery_restored_total", "", self.restored.load(Relaxed));
         head(text, "discovery_errors_total", "counter", "What went wrong with the control plane.");
         let errors = [
             ("error=\"malformed\"", &self.malformed),

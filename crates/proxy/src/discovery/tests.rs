@@ -37,10 +37,15 @@ fn settings() -> Settings {
 }
 
 fn bench(settings: Settings) -> Bench {
+    remembering(settings, None)
+}
+
+fn remembering(settings: Settings, memory: Option<Arc<Memory>>) -> Bench {
     let control = ControlPlane::start();
     let channel =
         tonic::transport::Endpoint::from_shared(control.uri()).expect("a URI").connect_lazy();
-    let (handle, discovery) = Discovery::new(WorkloadId::parse("default:web-1").unwrap(), settings);
+    let (handle, discovery) =
+        Discovery::new(WorkloadId::parse("default:web-1").unwrap(), settings, memory);
     let discovery = tasks::spawn_owned("discovery", discovery.run(channel));
     Bench { control, handle, _discovery: discovery }
 }
@@ -101,6 +106,7 @@ async fn each_kind_is_answered_and_kept_up_to_date() {
     let server = |default: DefaultPolicy| InboundPolicy {
         protocol: InboundProtocol::Opaque,
         authorizations: default.authorizations(),
+        routes: Vec::new(),
         server: Resource::default_named(default.as_str()),
         labels: Labels::default(),
     };
@@ -364,4 +370,82 @@ async fn states_outlive_discovery_and_asks_do_not() {
     drop(discovery);
     assert_eq!(in_time(handle.outbound(target())).await.unwrap_err(), Unavailable::Ended);
     assert_eq!(**outbound.borrow(), policy("one"));
+}
+
+/// What a proxy has left that knew one endpoint of `web` and one outbound policy.
+fn left() -> Option<Arc<Memory>> {
+    let set = EndpointSet { endpoints: vec![Arc::new(endpoint(9))], exists: true };
+    Some(Arc::new(Memory::restored(leno_api::snapshot::Snapshot {
+        owner: Default::default(),
+        saved_at: Duration::ZERO,
+        outbound: vec![(target(), policy("saved"))],
+        endpoints: vec![(WEB.into(), set)],
+        inbound: Vec::new(),
+        certified: None,
+    })))
+}
+
+#[tokio::test]
+async fn a_restarted_proxy_goes_on_without_the_control_plane() {
+    let memory = left();
+    // Never reached by the clock: the failure of the stream is what tells.
+    let mut bench =
+        remembering(Settings { discovery_saved_after: HANG, ..settings() }, memory.clone());
+    bench.control.stop();
+    let mut endpoints = in_time(bench.handle.endpoints(&WEB.into())).await.unwrap();
+    assert_eq!(hosts(&endpoints.borrow_and_update()), [9]);
+    assert_eq!(**bench.handle.outbound(target()).await.unwrap().borrow(), policy("saved"));
+    let status = bench.handle.status().clone();
+    assert_eq!(status.restored.load(Relaxed), 2);
+    // What it did not know it does not know now.
+    let unknown = SocketAddr::from(([10, 96, 0, 2], 80));
+    let asking = timeout(Duration::from_millis(20), bench.handle.outbound(unknown)).await;
+    assert!(asking.is_err(), "{asking:?}");
+    // The control plane is back, and its word replaces what was saved.
+    bench.control.set_endpoints(WEB, &[endpoint(1)]);
+    bench.control.start_again();
+    until(&mut endpoints, |set| hosts(set) == [1]).await;
+    in_time(memory.as_ref().unwrap().changed()).await;
+    let known = memory.unwrap().known();
+    assert_eq!(hosts(&known.endpoints[WEB].state), [1]);
+    assert!(known.endpoints[WEB].live && !known.outbound[&target()].live);
+}
+
+#[tokio::test]
+async fn what_is_saved_is_not_used_where_the_control_plane_answers() {
+    let bench = remembering(Settings { discovery_saved_after: HANG, ..settings() }, left());
+    bench.control.set_endpoints(WEB, &[endpoint(1)]);
+    let endpoints = bench.handle.endpoints(&WEB.into()).await.unwrap();
+    assert_eq!(hosts(&endpoints.borrow()), [1]);
+    assert_eq!(bench.handle.status().restored.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_silent_control_plane_is_not_waited_for_where_something_is_saved() {
+    let after = Duration::from_millis(5);
+    let bench = remembering(Settings { discovery_saved_after: after, ..settings() }, left());
+    bench.control.behave(web(), Behaviour::Stall);
+    let endpoints = in_time(bench.handle.endpoints(&WEB.into())).await.unwrap();
+    assert_eq!(hosts(&endpoints.borrow()), [9]);
+}
+
+#[tokio::test]
+async fn memory_follows_what_is_used() {
+    let memory = left().unwrap();
+    let unused = Duration::from_millis(5);
+    let settings = Settings { discovery_unused_max: unused, ..settings() };
+    let bench = remembering(settings, Some(memory.clone()));
+    bench.control.set_endpoints(WEB, &[endpoint(1)]);
+    drop(bench.handle.endpoints(&WEB.into()).await.unwrap());
+    in_time(bench.control.wait_open(&web(), 0)).await;
+    in_time(async {
+        while memory.known().endpoints.contains_key(WEB) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    // Nobody has asked for this one: it stays until the control plane could have said it again.
+    assert_eq!(memory.known().len(), 1);
+    memory.prune();
+    assert!(memory.known().is_empty());
 }

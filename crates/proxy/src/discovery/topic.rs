@@ -1,5 +1,6 @@
 //! The three things that can be asked about: how each is asked for, and how its messages become state.
 
+use super::memory::{Kept, Known};
 use super::status::Status;
 use leno_api::WireError;
 use leno_model::limit::ENDPOINTS_MAX;
@@ -65,6 +66,8 @@ pub(super) trait Topic: 'static {
 
     /// Where entries of this topic are counted.
     fn figure(status: &Status) -> &AtomicUsize;
+    /// Where its states are remembered.
+    fn kept(known: &mut Known) -> &mut Kept<Self::Key, Self::State>;
     /// The thing in words.
     fn awaited(key: &Self::Key) -> String;
     /// Opens its stream.
@@ -90,6 +93,10 @@ impl Topic for Outbound {
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.outbound_entries
+    }
+
+    fn kept(known: &mut Known) -> &mut Kept<SocketAddr, OutboundPolicy> {
+        &mut known.outbound
     }
 
     fn awaited(target: &SocketAddr) -> String {
@@ -129,6 +136,10 @@ impl Topic for Endpoints {
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.endpoints_entries
+    }
+
+    fn kept(known: &mut Known) -> &mut Kept<Arc<str>, EndpointSet> {
+        &mut known.endpoints
     }
 
     fn awaited(destination: &Arc<str>) -> String {
@@ -181,6 +192,10 @@ impl Topic for Inbound {
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.inbound_entries
+    }
+
+    fn kept(known: &mut Known) -> &mut Kept<u16, InboundPolicy> {
+        &mut known.inbound
     }
 
     fn awaited(port: &u16) -> String {

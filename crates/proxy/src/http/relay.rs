@@ -13,7 +13,7 @@ use crate::route::{Choice, Kind, View};
 use crate::tcp;
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::{Backend, Peer, Pooled, Turn};
-use crate::worker::Worker;
+use crate::worker::{Standing, Worker};
 use leno_http1::edit::{self, Edit, FieldLine, Persistence};
 use leno_http1::{BodyReader, Malformed, Parse, RequestHead, Upgrade, Version};
 use smallvec::SmallVec;
@@ -44,6 +44,10 @@ pub trait Hop {
     async fn connect(&self, slot: &Slot<Peer>) -> Result<Stream, Refusal>;
     /// An endpoint lost our connection before it answered: the refusal that says so, if nothing listens there any more.
     async fn gone(&self, slot: &Slot<Peer>) -> Option<Refusal>;
+    /// The connection carries bytes from here on: where it learns that it may no longer, if anybody could tell it.
+    fn standing(&self) -> Option<Rc<Standing>> {
+        None
+    }
     /// A request has ended.
     fn ended(&self, request: &Ended<'_>);
 }
@@ -330,8 +334,10 @@ async fn forward<H: Hop>(
                 let status = parts.response.status();
                 succeeded(hop, &story, outstanding, &series, (status, head_at, response_bytes));
                 let up = std::mem::take(ahead);
+                let standing = hop.standing();
+                let server = (&mut upstream, tunnel_bytes);
                 let copied =
-                    Box::pin(tcp::copy::copy(client, &mut upstream, up, tunnel_bytes)).await;
+                    Box::pin(tcp::copy::copy((client, up), server, standing.as_deref())).await;
                 return Next::Close(copied.ending);
             }
             Outcome::Failed(Failure { ending: Ending::UpstreamRefused, replayable, .. })

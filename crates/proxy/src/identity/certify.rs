@@ -2,9 +2,10 @@
 
 use super::IdentityConfig;
 use crate::control_channel::{self, DialError};
+use leno_api::snapshot::Certified;
 use leno_model::name::SpiffeId;
 use leno_tls::anchors::AnchorsError;
-use leno_tls::csr::Key;
+use leno_tls::csr::{self, Key};
 use leno_tls::{
     Alpn, Anchors, CertificateDer, Credential, CredentialError, Credentials, UnixTime, client,
     server,
@@ -49,7 +50,7 @@ pub enum CertifyError {
     #[error("the control plane has not answered within {ANSWER_WAIT_MAX:?}")]
     Timeout,
     /// The key cannot be made, or the answer is not a credential.
-    #[error("the control plane's answer is of no use: {0}")]
+    #[error("the certificate is of no use: {0}")]
     Credential(#[from] CredentialError),
     /// The certificate is somebody else's.
     #[error("the control plane has certified {0}, but we are {1}")]
@@ -79,16 +80,23 @@ impl CertifyError {
     }
 }
 
+/// What a certification came to.
+#[derive(Debug)]
+pub struct Certification {
+    /// For use.
+    pub credentials: Arc<Credentials>,
+    /// For the next start of the same pod's proxy.
+    pub certified: Certified,
+}
+
 /// Asks the control plane for a certificate, without showing one: the token is the proof, so that a proxy whose
 /// certificate expired is no worse off than a new one.
 ///
 /// # Errors
 /// Nothing of a failed certification is kept; the next makes a new key.
-pub async fn certify(config: &IdentityConfig) -> Result<Arc<Credentials>, CertifyError> {
+pub async fn certify(config: &IdentityConfig) -> Result<Certification, CertifyError> {
     let token = read(&config.token_file, TOKEN_BYTES_MAX).await?;
-    let anchors = read(&config.trust_anchors_file, ANCHORS_BYTES_MAX).await?;
-    let anchors = Anchors::from_pem(&anchors, config.identity.trust_domain())
-        .map_err(|error| CertifyError::Anchors(config.trust_anchors_file.clone(), error))?;
+    let anchors = anchors(config).await?;
     let key = Key::generate()?;
     let request = CertifyRequest {
         // The DNS-like form, as linkerd's proxies send it; the SPIFFE ID is in the request's SAN.
@@ -97,8 +105,41 @@ pub async fn certify(config: &IdentityConfig) -> Result<Arc<Credentials>, Certif
         certificate_signing_request: key.request(&config.identity, &config.identity_dns)?,
     };
     let (leaf, intermediates) = ask(config, &anchors, request).await?;
-    let now = UnixTime::now();
-    let credential = Credential::from_parts(key.into_der(), leaf, intermediates, &anchors, now)?;
+    let certified = Certified {
+        key: key.secret(),
+        leaf: leaf.to_vec(),
+        intermediates: intermediates.iter().map(|link| link.to_vec()).collect(),
+    };
+    let credentials = checked(config, anchors, certified.clone())?;
+    Ok(Certification { credentials, certified })
+}
+
+/// The credential of the proxy that ran here before, if it is still one: the roots of now vouch for it, now.
+///
+/// # Errors
+/// It is not, and why: expired, of another identity, of a root that is trusted no more.
+pub async fn restore(
+    config: &IdentityConfig,
+    certified: Certified,
+) -> Result<Arc<Credentials>, CertifyError> {
+    checked(config, anchors(config).await?, certified)
+}
+
+async fn anchors(config: &IdentityConfig) -> Result<Anchors, CertifyError> {
+    let anchors = read(&config.trust_anchors_file, ANCHORS_BYTES_MAX).await?;
+    Anchors::from_pem(&anchors, config.identity.trust_domain())
+        .map_err(|error| CertifyError::Anchors(config.trust_anchors_file.clone(), error))
+}
+
+fn checked(
+    config: &IdentityConfig,
+    anchors: Anchors,
+    certified: Certified,
+) -> Result<Arc<Credentials>, CertifyError> {
+    let Certified { key, leaf, intermediates } = certified;
+    let intermediates = intermediates.into_iter().map(Into::into).collect();
+    let (key, now) = (csr::key(key), UnixTime::now());
+    let credential = Credential::from_parts(key, leaf.into(), intermediates, &anchors, now)?;
     if credential.identity() != &config.identity {
         return Err(CertifyError::OtherIdentity(
             credential.identity().clone(),

@@ -2,6 +2,7 @@
 
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
+use crate::worker::Standing;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
@@ -35,11 +36,19 @@ enum Fault {
     Target,
 }
 
-/// Copies until both directions have ended or one breaks. `up` and `down` are bytes already read for each direction.
-pub async fn copy(client: &mut Stream, upstream: &mut Stream, up: Buffer, down: Buffer) -> Copied {
+/// Copies until both directions have ended, one breaks, or the connection is refused after all (`standing`). `up` and
+/// `down` are bytes already read for each direction.
+pub async fn copy(
+    (client, up): (&mut Stream, Buffer),
+    (upstream, down): (&mut Stream, Buffer),
+    standing: Option<&Standing>,
+) -> Copied {
     let mut up = Half { bytes: up.len() as u64, buffer: up, ..Half::default() };
     let mut down = Half { bytes: down.len() as u64, buffer: down, ..Half::default() };
     let ending = poll_fn(|context| {
+        if standing.is_some_and(|standing| standing.is_refused(context)) {
+            return Poll::Ready(Ending::PolicyDenied);
+        }
         let up_done = up.poll(client, upstream, context);
         let down_done = down.poll(upstream, client, context);
         let ending = match (up_done, down_done) {

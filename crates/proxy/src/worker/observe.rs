@@ -4,6 +4,7 @@ use super::Worker;
 use crate::ending::Ending;
 use crate::http::answer::Refusal;
 use crate::http::relay::Ended;
+use crate::route::View;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::{
     AuthzLabels, Counter, Direction, HttpLabels, HttpSeries, NoTls, PeerSide, TcpLabels, TcpSeries,
@@ -130,6 +131,30 @@ impl Worker {
             Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}"))
         });
         Decided { policy, transport, verdict, counter: Some(counter), series: OnceCell::new() }
+    }
+
+    /// May this one request of a client that the port's own authorizations let not in? Health probes may.
+    pub fn admits_request(
+        &self,
+        policy: &InboundPolicy,
+        (client, target, peer): (SocketAddr, SocketAddr, &PeerTls),
+        request: &View<'_>,
+    ) -> bool {
+        if policy.routes.is_empty() || request.is_ambiguous() {
+            return false;
+        }
+        let Ok(rule) = policy::decide_request(policy, client.ip(), peer, request) else {
+            return false;
+        };
+        let labels = AuthzLabels {
+            target,
+            tls: peer_tls(peer),
+            server: policy.server.clone(),
+            route: None,
+            authz: Some(rule.resource.clone()),
+        };
+        self.recorder.authz(Transport::Http, true, &labels).add(1);
+        true
     }
 
     /// Mutual TLS failed: reason in metric and log.

@@ -1,0 +1,170 @@
+//! Routes of a port: `inbound.HttpRoute` and `inbound.GrpcRoute` <-> [`InboundRoute`], for whom they let in.
+
+use super::{InboundRoute, authorization, authorization_message};
+use crate::outbound::grpc;
+use crate::{WireError, matching, parts};
+use leno_model::limit::{AUTHORIZATIONS_MAX, MATCHES_MAX, ROUTES_MAX, RULES_MAX};
+use leno_model::name::Resource;
+use leno_model::route::RequestMatch;
+use linkerd2_proxy_api::grpc_route::GrpcRouteMatch;
+use linkerd2_proxy_api::http_route::{HostMatch, HttpRouteMatch, path_match};
+use linkerd2_proxy_api::inbound as message;
+use linkerd2_proxy_api::meta::Metadata;
+
+/// The routes of a protocol, where one of them lets anybody in; otherwise they say nothing about who may.
+pub(super) fn read(kind: &message::proxy_protocol::Kind) -> Result<Vec<InboundRoute>, WireError> {
+    use message::proxy_protocol::Kind;
+    match kind {
+        Kind::Detect(detect) => read_http(&detect.http_routes),
+        Kind::Http1(http) => read_http(&http.routes),
+        Kind::Http2(http) => read_http(&http.routes),
+        Kind::Grpc(grpc) => read_grpc(&grpc.routes),
+        Kind::Opaque(_) | Kind::Tls(_) => Ok(Vec::new()),
+    }
+}
+
+fn read_http(messages: &[message::HttpRoute]) -> Result<Vec<InboundRoute>, WireError> {
+    parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
+    if messages.iter().all(|route| route.authorizations.is_empty()) {
+        return Ok(Vec::new());
+    }
+    // The last one of those that take everything and let in nobody says as much as no route.
+    let says_nothing =
+        |route: &message::HttpRoute| takes_all(route) && route.authorizations.is_empty();
+    let said = messages.split_last().filter(|(last, _)| says_nothing(last));
+    let route = |route: &message::HttpRoute| {
+        let rules = route.rules.iter().map(|rule| rule.matches.as_slice());
+        let matches = matches(rules, matching::request_match)?;
+        one(route.metadata.as_ref(), &route.hosts, matches, &route.authorizations)
+    };
+    some(said.map_or(messages, |(_, others)| others).iter().map(route))
+}
+
+fn read_grpc(messages: &[message::GrpcRoute]) -> Result<Vec<InboundRoute>, WireError> {
+    parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
+    if messages.iter().all(|route| route.authorizations.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let says_nothing =
+        |route: &message::GrpcRoute| takes_all_rpc(route) && route.authorizations.is_empty();
+    let said = messages.split_last().filter(|(last, _)| says_nothing(last));
+    let route = |route: &message::GrpcRoute| {
+        let rules = route.rules.iter().map(|rule| rule.matches.as_slice());
+        let matches = matches(rules, grpc::rpc_match)?;
+        one(route.metadata.as_ref(), &route.hosts, matches, &route.authorizations)
+    };
+    some(said.map_or(messages, |(_, others)| others).iter().map(route))
+}
+
+/// A route without a rule takes nothing.
+fn some(
+    routes: impl Iterator<Item = Result<InboundRoute, WireError>>,
+) -> Result<Vec<InboundRoute>, WireError> {
+    routes.filter(|route| !matches!(route, Ok(route) if route.matches.is_empty())).collect()
+}
+
+fn one(
+    metadata: Option<&Metadata>,
+    hosts: &[HostMatch],
+    matches: Vec<RequestMatch>,
+    authorizations: &[message::Authz],
+) -> Result<InboundRoute, WireError> {
+    parts::at_most(authorizations.len(), AUTHORIZATIONS_MAX, "routes.authorizations")?;
+    Ok(InboundRoute {
+        resource: parts::resource(metadata, "routes.metadata")?,
+        hosts: matching::hosts(hosts)?,
+        matches,
+        authorizations: authorizations.iter().map(authorization).collect::<Result<_, _>>()?,
+    })
+}
+
+/// Matches of all rules, which differ in nothing else here; a rule without one takes everything.
+fn matches<'a, M: 'a>(
+    rules: impl Iterator<Item = &'a [M]>,
+    read: impl Fn(&M) -> Result<RequestMatch, WireError>,
+) -> Result<Vec<RequestMatch>, WireError> {
+    let mut all = Vec::new();
+    for (number, rule) in rules.enumerate() {
+        parts::at_most(number + 1, RULES_MAX, "routes.rules")?;
+        parts::at_most(rule.len(), MATCHES_MAX, "routes.rules.matches")?;
+        if rule.is_empty() {
+            all.push(RequestMatch::default());
+        }
+        for one in rule {
+            all.push(read(one)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Routes as messages, and one more that takes what they leave: a linkerd proxy answers 404 to that.
+pub(super) fn http_message(routes: &[InboundRoute]) -> Vec<message::HttpRoute> {
+    let route = |route: &InboundRoute| message::HttpRoute {
+        metadata: Some(parts::resource_message(&route.resource)),
+        hosts: matching::hosts_message(&route.hosts),
+        authorizations: route.authorizations.iter().map(authorization_message).collect(),
+        rules: in_rules(route.matches.iter().map(matching::request_match_message))
+            .map(|matches| message::http_route::Rule { matches, filters: Vec::new() })
+            .collect(),
+    };
+    let rest = message::HttpRoute {
+        metadata: Some(parts::resource_message(&Resource::default_named("default"))),
+        hosts: Vec::new(),
+        authorizations: Vec::new(),
+        rules: vec![message::http_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+    };
+    routes.iter().map(route).chain([rest]).collect()
+}
+
+/// The same for gRPC. What a gRPC route cannot say is left out, and lets nobody in.
+pub(super) fn grpc_message(routes: &[InboundRoute]) -> Vec<message::GrpcRoute> {
+    let route = |route: &InboundRoute| message::GrpcRoute {
+        metadata: Some(parts::resource_message(&route.resource)),
+        hosts: matching::hosts_message(&route.hosts),
+        authorizations: route.authorizations.iter().map(authorization_message).collect(),
+        rules: in_rules(route.matches.iter().filter_map(|one| grpc::rpc_match_message(one).ok()))
+            .map(|matches| message::grpc_route::Rule { matches, filters: Vec::new() })
+            .collect(),
+    };
+    let rest = message::GrpcRoute {
+        metadata: Some(parts::resource_message(&Resource::default_named("default"))),
+        hosts: Vec::new(),
+        authorizations: Vec::new(),
+        rules: vec![message::grpc_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+    };
+    routes.iter().map(route).chain([rest]).collect()
+}
+
+/// As many matches in a rule as one may have; none are no rule, which would take everything.
+fn in_rules<M>(matches: impl Iterator<Item = M>) -> impl Iterator<Item = Vec<M>> {
+    let mut matches = matches.peekable();
+    std::iter::from_fn(move || {
+        matches.peek().is_some().then(|| matches.by_ref().take(MATCHES_MAX).collect())
+    })
+}
+
+/// Whether the route takes every request.
+pub(super) fn takes_all(route: &message::HttpRoute) -> bool {
+    let all = |rule: &message::http_route::Rule| {
+        rule.matches.is_empty() || rule.matches.iter().any(match_takes_all)
+    };
+    route.hosts.is_empty() && route.rules.iter().any(all)
+}
+
+/// Whether the route takes every call.
+pub(super) fn takes_all_rpc(route: &message::GrpcRoute) -> bool {
+    let any = |one: &GrpcRouteMatch| one.rpc.is_none() && one.headers.is_empty();
+    let all =
+        |rule: &message::grpc_route::Rule| rule.matches.is_empty() || rule.matches.iter().any(any);
+    route.hosts.is_empty() && route.rules.iter().any(all)
+}
+
+fn match_takes_all(request: &HttpRouteMatch) -> bool {
+    use path_match::Kind;
+    let path = request.path.as_ref().and_then(|path| path.kind.as_ref());
+    let any_path = path.is_none_or(|kind| matches!(kind, Kind::Prefix(prefix) if prefix == "/"));
+    any_path
+        && request.headers.is_empty()
+        && request.query_params.is_empty()
+        && request.method.is_none()
+}
