@@ -3,9 +3,9 @@
 use crate::admin::{self, Pages};
 use crate::args::{Check, IssueToken, Run};
 use crate::ca::attest::Attested;
-use crate::ca::root::{Brought, State, renewal_at};
+use crate::ca::keep::{Keeper, Origin};
+use crate::ca::root::State;
 use crate::ca::service::Certifier;
-use crate::ca::{Authority, unix_seconds};
 use crate::discovery::Sight;
 use crate::limit::DRAIN_MAX;
 use crate::metrics::Metrics;
@@ -17,22 +17,13 @@ use anyhow::{Context, Result};
 use leno_model::name::SpiffeId;
 use leno_runtime::drain::Drain;
 use leno_runtime::{log, signal, tasks};
-use leno_tls::server::CONTROL;
-use leno_tls::{Credentials, validity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
-
-/// Root, issuer and our own certificate are looked at so often.
-const AUTHORITY_INTERVAL: Duration = Duration::from_secs(60);
-/// Our own certificate's life; nobody else holds its key, so it need not follow that of workloads.
-const OWN_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
-/// A warning is logged when an issuer that we cannot renew has less than this.
-const ISSUER_WARN_SECONDS: u64 = 30 * 24 * 60 * 60;
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -49,19 +40,15 @@ async fn serve(args: &Run) -> Result<()> {
     let names = names(&args.trust_domain)?;
     let state = State::open(&args.state_dir)?;
     let tokens = Arc::new(state.tokens()?);
-    let keeper = Keeper { state, brought: args.brought(), names: names.clone() };
-    let authority = Arc::new(keeper.authority()?);
     let metrics = Arc::new(Metrics::default());
+    let origin = Origin::Directory { state, brought: args.brought() };
+    let mut keeper = Keeper::new(origin, names.clone(), metrics.clone());
+    let first = keeper.first().await?;
+    let kept = keeper.channels(first)?;
+    let (authorities_seen, credentials_seen, expiries_seen) =
+        (kept.authorities.subscribe(), kept.credentials.subscribe(), kept.expiries.subscribe());
+    let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
     let drain = Drain::new();
-
-    let (credentials, credentials_seen) = watch::channel(keeper.credentials(&authority)?);
-    let (expiries, expiries_seen) =
-        watch::channel(keeper.expiries(&authority, &credentials_seen.borrow()));
-    let (authorities, authorities_seen) = watch::channel(authority);
-    let _keeping = tasks::spawn_owned(
-        "certificates",
-        keeper.keep(authorities, credentials, expiries, metrics.clone()),
-    );
 
     let (inventories, inventories_seen) = watch::channel(Arc::new(Inventory::default()));
     let (worlds, worlds_seen) = watch::channel(Arc::new(World::default()));
@@ -137,95 +124,6 @@ async fn follow(
         let (pods, services) = world.counts();
         tracing::debug!(version, pods, services, problems = world.problems.len(), "new world");
         worlds.send_replace(Arc::new(world));
-    }
-}
-
-/// Keeps root, issuer and our own certificate current.
-struct Keeper {
-    state: State,
-    brought: Option<Brought>,
-    names: MeshNames,
-}
-
-impl Keeper {
-    fn authority(&self) -> Result<Authority> {
-        let now = unix_seconds(SystemTime::now());
-        match &self.brought {
-            Some(brought) => self.state.brought(brought, &self.names, now),
-            None => self.state.authority(&self.names, now),
-        }
-    }
-
-    fn credentials(&self, authority: &Authority) -> Result<Arc<Credentials>> {
-        let now = unix_seconds(SystemTime::now());
-        let credential = authority.own_credential(&self.names, now, OWN_LIFE)?;
-        Ok(Credentials::new(credential, authority.anchors.clone(), CONTROL))
-    }
-
-    fn expiries(&self, authority: &Authority, own: &Credentials) -> Vec<(&'static str, u64)> {
-        let mut expiries = vec![
-            ("leaf", own.credential().validity().not_after),
-            ("issuer", authority.validity.not_after),
-        ];
-        expiries.extend(authority.root_validity().map(|root| ("root", root.not_after)));
-        expiries
-    }
-
-    async fn keep(
-        self,
-        authorities: watch::Sender<Arc<Authority>>,
-        credentials: watch::Sender<Arc<Credentials>>,
-        expiries: watch::Sender<Vec<(&'static str, u64)>>,
-        metrics: Arc<Metrics>,
-    ) {
-        let mut warned = false;
-        loop {
-            tokio::time::sleep(AUTHORITY_INTERVAL).await;
-            let now = unix_seconds(SystemTime::now());
-            let current = authorities.borrow().clone();
-            let authority = match self.authority() {
-                Ok(authority) if authority.chain == current.chain => current,
-                Ok(authority) => {
-                    info!(
-                        not_after = authority.validity.not_after,
-                        "a new issuer signs from now on"
-                    );
-                    authorities.send_replace(Arc::new(authority));
-                    authorities.borrow().clone()
-                }
-                Err(error) => {
-                    error!("the issuer in use stays: {error:#}");
-                    metrics.authority_failed();
-                    current
-                }
-            };
-            let left = authority.validity.not_after.saturating_sub(now);
-            if left < ISSUER_WARN_SECONDS && !std::mem::replace(&mut warned, true) {
-                warn!(days = left / (24 * 60 * 60), "the issuer expires soon");
-            }
-            let own = credentials.borrow().clone();
-            let of_other_issuer = own.credential().chain()[1..] != authority.chain[..];
-            if of_other_issuer || now >= renewal_at(own.credential().validity()) {
-                match self.credentials(&authority) {
-                    // Connections that are open keep what they agreed on.
-                    Ok(new) => drop(credentials.send_replace(new)),
-                    Err(error) => {
-                        error!("our own certificate is not renewed: {error:#}");
-                        metrics.authority_failed();
-                    }
-                }
-            }
-            expiries.send_replace(self.expiries(&authority, &credentials.borrow()));
-        }
-    }
-}
-
-impl Authority {
-    /// The life of the first root.
-    fn root_validity(&self) -> Option<validity::Validity> {
-        use rustls_pki_types::pem::PemObject;
-        let root = rustls_pki_types::CertificateDer::from_pem_slice(self.anchors_pem.as_bytes());
-        validity::read(&root.ok()?)
     }
 }
 

@@ -1,6 +1,10 @@
 //! Who gets which certificate.
 //!
 //! - [`attest`]: a token to the workload that it names; and tokens made here.
+//! - [`review`]: the same on Kubernetes, by the API server's word.
+//! - [`copies`]: the trust anchors in the namespaces of a cluster.
+//! - [`keep`]: the issuer and our own certificate, kept current.
+//! - [`secret`]: what a cluster's Secret and ConfigMap make; pure.
 //! - [`issue`]: workload, request and time to a certificate; pure.
 //! - [`root`]: root and issuer on disk, created, loaded, renewed, or brought by the user.
 //! - [`service`]: the gRPC service in front.
@@ -8,8 +12,12 @@
 //! The root's key is used only to sign issuers; leaves are signed by the issuer.
 
 pub mod attest;
+pub mod copies;
 pub mod issue;
+pub mod keep;
+pub mod review;
 pub mod root;
+pub mod secret;
 pub mod service;
 
 use leno_tls::Anchors;
@@ -44,6 +52,9 @@ pub enum Refused {
     /// The token proves nothing.
     #[error("the token is not accepted: {0}")]
     Token(String),
+    /// Nobody can say now whether the token is good.
+    #[error("the API server cannot be asked about the token now: {0}")]
+    Unavailable(String),
     /// The token is another workload's.
     #[error("the token names {token}, so {asked:?} is not certified")]
     Identity {
@@ -72,6 +83,7 @@ impl Refused {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Token(_) => "token",
+            Self::Unavailable(_) => "unavailable",
             Self::Identity { .. } => "identity",
             Self::Request(_) => "request",
             Self::Key => "key",
@@ -85,6 +97,7 @@ impl From<&Refused> for Status {
     fn from(refused: &Refused) -> Self {
         let code = match refused {
             Refused::Token(_) => Code::Unauthenticated,
+            Refused::Unavailable(_) => Code::Unavailable,
             Refused::Identity { .. } => Code::PermissionDenied,
             Refused::Request(_) | Refused::Key => Code::InvalidArgument,
             Refused::IssuerExpired(_) => Code::FailedPrecondition,

@@ -45,3 +45,53 @@ pub const ADMIN_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A workload token larger than this is not looked at.
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+
+/// Tokens about which the API server is asked at once.
+pub const REVIEWS_MAX: usize = 32;
+/// Tokens that are asked about or wait for it; a proxy that is turned away asks again, later each time.
+pub const REVIEWS_WAITING_MAX: usize = 1_024;
+/// A token waits so long for its turn and its answer.
+pub const REVIEW_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// An object that is followed by name: so long is the answer to a question waited for.
+pub const FOLLOWED_QUIET_MAX: Duration = Duration::from_secs(15);
+/// The API server ends each such watch after this; the next one goes on where it ended.
+pub const FOLLOWED_WATCH_SECONDS: u32 = 240;
+
+/// Objects in one page of a list from the API server.
+pub const LIST_PAGE_OBJECTS: u32 = 500;
+/// A page, or a line of a watch, larger than this is not read; etcd's own limit for one object is 1.5 MiB.
+pub const CLUSTER_BODY_BYTES_MAX: usize = 64 << 20;
+/// Events of the API server that wait to be taken in; beyond it the watches wait.
+pub const CLUSTER_EVENTS_MAX: usize = 256;
+/// A burst of events is gathered for so long, so that it is one new inventory.
+pub const CLUSTER_EVENTS_GATHERED: Duration = Duration::from_millis(10);
+/// The API server ends a watch after this, and it is taken up where it ended.
+pub const WATCH_LIFE: Duration = Duration::from_secs(290);
+/// A watch that says nothing for so long is dead: bookmarks come every minute.
+pub const WATCH_SILENCE_MAX: Duration = Duration::from_secs(150);
+/// The API server must answer a request within this.
+pub const CLUSTER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Kinds that the API server does not know (a Gateway API that is not installed) are asked for so often.
+pub const KIND_ABSENT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections to the webhook at once; an API server keeps a few.
+pub const WEBHOOK_CONNECTIONS_MAX: usize = 256;
+/// A connection to the webhook may be quiet for so long.
+pub const WEBHOOK_IDLE_MAX: Duration = Duration::from_secs(90);
+/// Bytes of reviews that are held at once; more wait.
+pub const ADMISSION_BYTES_AT_ONCE_MAX: usize = 32 << 20;
+/// A review has its answer within this, body and all; the API server waits for 5 s.
+pub const ADMISSION_WAIT_MAX: Duration = Duration::from_secs(4);
+/// The API server is asked about a Namespace for so long.
+pub const NAMESPACE_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Namespaces about which the API server is asked at once.
+pub const NAMESPACES_ASKED_MAX: usize = 16;
+/// Any write to the API server.
+pub const API_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Status of routes written in a second, so that a thousand routes are no storm.
+pub const STATUS_WRITES_PER_SECOND_MAX: u32 = 20;
+/// Events made in a minute.
+pub const EVENTS_PER_MINUTE_MAX: u32 = 30;
+/// Problems that are remembered as told.
+pub const EVENTS_KNOWN_MAX: usize = 2_000;

@@ -1,11 +1,14 @@
 //! What the control plane counts, and its text for Prometheus.
 
+use crate::ca::keep::IssuerSeen;
+use crate::webhook::metrics::InjectorSeen;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Reasons for which no certificate is given; `ca::Refused::reason` answers one of them.
-const REFUSALS: [&str; 6] = ["token", "identity", "request", "key", "issuer_expired", "signing"];
+const REFUSALS: [&str; 7] =
+    ["token", "unavailable", "identity", "request", "key", "issuer_expired", "signing"];
 /// Kinds of streams and calls.
 pub const METHODS: [&str; 4] = ["outbound", "inbound", "destination", "profile"];
 
@@ -19,6 +22,10 @@ pub struct Metrics {
     certificates: AtomicU64,
     refusals: [AtomicU64; REFUSALS.len()],
     authority_errors: AtomicU64,
+    /// The issuer of a cluster.
+    pub issuer: IssuerSeen,
+    /// The webhook.
+    pub injector: InjectorSeen,
 }
 
 /// Something that is open until this is dropped.
@@ -87,6 +94,19 @@ impl Metrics {
     pub fn streams_open(&self) -> i64 {
         self.streams.iter().map(|gauge| gauge.load(Ordering::Relaxed)).sum()
     }
+}
+
+/// A family of the exposition that another file makes.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// `gauge` or `counter`.
+    pub kind: &'static str,
+    /// What it says, in a sentence.
+    pub help: &'static str,
+    /// Labels in braces, or nothing, and a value.
+    pub samples: Vec<(String, String)>,
 }
 
 /// What the text needs beside the counters.
@@ -158,6 +178,9 @@ pub fn render(metrics: &Metrics, seen: &Seen) -> String {
         "Failures to load or renew root or issuer.",
         &one(count(&metrics.authority_errors)),
     );
+    for made in metrics.issuer.families().into_iter().chain(metrics.injector.families()) {
+        family(made.name, made.kind, made.help, &made.samples);
+    }
     let expiries = seen.expiries.iter().map(|(link, at)| (by("link", link), at.to_string()));
     family(
         "control_certificate_expiry_timestamp_seconds",

@@ -20,6 +20,30 @@ const MESSAGE_BYTES_MAX: usize = 2048;
 
 const VERSION: &str = "admission.k8s.io/v1";
 
+/// What became of a review, for those who count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The pod gets a proxy.
+    Injected,
+    /// The pod stays as it is.
+    Untouched,
+    /// The pod is not made.
+    Refused,
+    /// The bytes are no review.
+    Malformed,
+}
+
+/// An answer, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// An `AdmissionReview` with a response.
+    pub bytes: Vec<u8>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why a pod is refused, or bytes are.
+    pub message: Option<String>,
+}
+
 /// Answers a review. `namespace` gives labels and annotations of the namespace that the pod is made in, as far as they are known.
 #[must_use]
 pub fn answer<'a>(
@@ -27,31 +51,70 @@ pub fn answer<'a>(
     namespace: impl FnOnce(&str) -> Marks<'a>,
     mesh: &Mesh,
 ) -> Vec<u8> {
-    let response = match read(review) {
-        Err(wrong) => refused(400, &format!("leno: {wrong}")),
-        Ok(request) => decided(&request, namespace, mesh),
+    respond(review, namespace, mesh).bytes
+}
+
+/// As [`answer`], with what it says.
+#[must_use]
+pub fn respond<'a>(
+    review: &[u8],
+    namespace: impl FnOnce(&str) -> Marks<'a>,
+    mesh: &Mesh,
+) -> Answer {
+    let (response, malformed) = match read(review) {
+        Err(wrong) => (refused(400, &format!("leno: {wrong}")), true),
+        Ok(request) => (decided(&request, namespace, mesh), false),
     };
-    let mut response = response;
-    response["uid"] = uid(review).into();
+    let verdict = match (malformed, &response["allowed"], response.get("patch")) {
+        (true, ..) => Verdict::Malformed,
+        (_, Value::Bool(true), Some(_)) => Verdict::Injected,
+        (_, Value::Bool(true), None) => Verdict::Untouched,
+        _ => Verdict::Refused,
+    };
+    let message = response.pointer("/status/message").and_then(Value::as_str).map(str::to_owned);
+    Answer { bytes: enveloped(response, review), verdict, message }
+}
+
+/// A review that cannot be decided now: whoever makes the pod tries again.
+#[must_use]
+pub fn unavailable(review: &[u8], why: &str) -> Answer {
+    let message = format!("leno: {why}; try again");
+    let bytes = enveloped(refused(503, &message), review);
+    Answer { bytes, verdict: Verdict::Refused, message: Some(message) }
+}
+
+/// The namespace that a review is about; `None` where it cannot be read, or there is none.
+#[must_use]
+pub fn namespace(review: &[u8]) -> Option<String> {
+    let namespace = skim(review)?.namespace;
+    namespace.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+fn enveloped(mut response: Value, review: &[u8]) -> Vec<u8> {
+    // The request's identifier is repeated; empty where it cannot be read.
+    response["uid"] = skim(review).map(|request| request.uid).unwrap_or_default().into();
     json!({"apiVersion": VERSION, "kind": "AdmissionReview", "response": response})
         .to_string()
         .into_bytes()
 }
 
-/// The request's identifier, which the answer repeats; empty where it cannot be read.
-fn uid(review: &[u8]) -> String {
+/// What is of use in bytes that may be no review otherwise.
+#[derive(serde::Deserialize)]
+struct Skimmed {
+    uid: String,
+    #[serde(default)]
+    namespace: Value,
+}
+
+fn skim(review: &[u8]) -> Option<Skimmed> {
     #[derive(serde::Deserialize)]
     struct Review {
-        request: Request,
-    }
-    #[derive(serde::Deserialize)]
-    struct Request {
-        uid: String,
+        request: Skimmed,
     }
     if review.len() > REVIEW_BYTES_MAX {
-        return String::new();
+        return None;
     }
-    serde_json::from_slice::<Review>(review).map(|review| review.request.uid).unwrap_or_default()
+    serde_json::from_slice::<Review>(review).ok().map(|review| review.request)
 }
 
 fn read(review: &[u8]) -> Result<Value, String> {

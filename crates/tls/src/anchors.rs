@@ -68,6 +68,13 @@ impl Anchors {
         Ok(Self { roots: Arc::new(roots), trust_domain: trust_domain.into() })
     }
 
+    /// Whether these are the same roots for the same trust domain, as one bundle that was read once.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.roots, &other.roots)
+            || (self.trust_domain == other.trust_domain && self.roots.roots == other.roots.roots)
+    }
+
     /// The trust domain whose SPIFFE IDs these roots vouch for.
     #[must_use]
     pub fn trust_domain(&self) -> &str {

@@ -7,8 +7,9 @@
 //! - [`verify`]: a peer's certificate to its name, or the reason why not.
 //! - [`refused`]: every reason why a handshake fails.
 //! - [`server`], [`client`]: the two sides, same decisions.
+//! - [`serving`]: the server's side for clients outside of the mesh.
 //! - [`hello`]: is this connection TLS, and is it for us? Read from its first bytes.
-//! - [`csr`]: a key that never leaves memory, and the request for its certificate.
+//! - [`csr`]: a key that is in memory only, and the request for its certificate.
 //!
 //! What is *not* here: sockets, when a certificate is renewed (`proxy::identity`), who gets one (`control::ca`).
 
@@ -21,12 +22,14 @@ pub mod csr;
 pub mod hello;
 pub mod refused;
 pub mod server;
+pub mod serving;
 pub mod validity;
 pub mod verify;
 
 pub use anchors::Anchors;
 pub use credential::{Credential, CredentialError, Credentials};
 pub use refused::Refused;
+pub use serving::Serving;
 // So that who uses TLS need not depend on rustls, and cannot decide anything with it.
 pub use rustls::{ClientConfig, ServerConfig};
 pub use rustls_pki_types::{CertificateDer, UnixTime};

@@ -49,6 +49,17 @@ pub fn read(certificate: &[u8]) -> Option<Validity> {
     Some(Validity { not_before, not_after })
 }
 
+/// The serial number that the issuer gave, without leading zeros: its name among all that the issuer signed.
+#[must_use]
+pub fn serial(certificate: &[u8]) -> Option<&[u8]> {
+    let (certificate, _) = expect(certificate, SEQUENCE)?;
+    let (body, _) = expect(certificate, SEQUENCE)?;
+    let (_, rest) = expect(body, VERSION)?;
+    let (serial, _) = expect(rest, INTEGER)?;
+    let first = serial.iter().position(|byte| *byte != 0)?;
+    Some(&serial[first..])
+}
+
 /// Splits one DER element off: its content, and what follows.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;

@@ -10,7 +10,10 @@ use leno_model::name::{DnsName, PeerName, SpiffeId};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, SignatureScheme};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, RootCertStore,
+    SignatureScheme,
+};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
 
@@ -68,6 +71,25 @@ pub fn chain(
         });
     }
     Ok(name)
+}
+
+/// Verifies a chain for a client outside of the mesh, which knows a server by its DNS name or IP address.
+pub(crate) fn for_name(
+    leaf: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    name: &str,
+    now: UnixTime,
+) -> Result<(), Refused> {
+    let certificate = EndEntityCert::try_from(leaf).map_err(|error| refused(&error))?;
+    let usage = KeyUsage::server_auth();
+    certificate
+        .verify_for_usage(algorithms().all, &roots.roots, intermediates, now, usage, None, None)
+        .map_err(|error| refused(&error))?;
+    let name = ServerName::try_from(name).map_err(|_| Refused::NoIdentity)?;
+    certificate
+        .verify_is_valid_for_subject_name(&name)
+        .map_err(|error| Refused::Handshake(error.to_string()))
 }
 
 /// The name in a certificate that was verified before: its SPIFFE ID, or its first DNS name if it has no URI at all.

@@ -443,3 +443,49 @@ fn tls_1_2_hello() -> Vec<u8> {
     hello.extend(body);
     hello
 }
+
+/// A client outside of the mesh (the API server): it knows the server by name and shows no certificate.
+#[tokio::test]
+async fn a_webhook_is_served_to_who_trusts_its_root() {
+    use leno_tls::Serving;
+    use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+    const NAME: &str = "leno-injector.leno.svc";
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
+    let root = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new([NAME.to_owned()]).unwrap().signed_by(&key, &root).unwrap();
+    let der = |key: &KeyPair| PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    let serving = |key: &KeyPair, roots: &[CertificateDer<'static>], name: &str| {
+        Serving::new(vec![leaf.der().clone()], der(key), roots, name, UnixTime::now())
+    };
+    let roots = [root.der().clone()];
+    let good = serving(&key, &roots, NAME).unwrap();
+    let wrong = |outcome: Result<Serving, CredentialError>| outcome.unwrap_err().to_string();
+    let stranger = KeyPair::generate().unwrap();
+    assert!(wrong(serving(&stranger, &roots, NAME)).contains("another key"));
+    assert!(wrong(serving(&key, &[], NAME)).contains("does not chain"));
+    assert!(wrong(serving(&key, &roots, "other.leno.svc")).contains("would be refused"));
+
+    let trusting = |roots: &[CertificateDer<'static>], versions| {
+        let mut store = rustls::RootCertStore::empty();
+        roots.iter().for_each(|root| store.add(root.clone()).unwrap());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        Arc::new(config)
+    };
+    let name = DnsName::parse(NAME).unwrap();
+    let (tls13, tls12) = ([&rustls::version::TLS13], [&rustls::version::TLS12]);
+    let (served, asked) = meet(good.config(), trusting(&roots, &tls13), &name).await;
+    assert_eq!(served.unwrap().peer, None);
+    asked.unwrap();
+    let (served, _) = meet(good.config(), trusting(&roots, &tls12), &name).await;
+    assert_eq!(served.unwrap_err(), Refused::ProtocolVersion);
+    let (_, asked) = meet(good.config(), trusting(&[], &tls13), &name).await;
+    assert!(asked.is_err());
+}

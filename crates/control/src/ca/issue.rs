@@ -150,7 +150,7 @@ fn read(csr: &[u8]) -> Result<CertificateSigningRequestParams, Refused> {
     if is_certified { Ok(csr) } else { Err(Refused::Key) }
 }
 
-pub(super) fn moment(seconds: u64) -> Result<OffsetDateTime, Refused> {
+pub(crate) fn moment(seconds: u64) -> Result<OffsetDateTime, Refused> {
     i64::try_from(seconds)
         .ok()
         .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())

@@ -189,15 +189,15 @@ pub fn renewal_at(validity: validity::Validity) -> u64 {
 }
 
 /// A certificate with its key.
-struct Link {
+pub(super) struct Link {
     key: KeyPair,
     certificate: CertificateDer<'static>,
     certificate_pem: String,
-    validity: validity::Validity,
+    pub(super) validity: validity::Validity,
 }
 
 impl Link {
-    fn new(certificate: CertificateDer<'static>, key: KeyPair) -> Result<Self> {
+    pub(super) fn new(certificate: CertificateDer<'static>, key: KeyPair) -> Result<Self> {
         let validity = validity::read(&certificate).context("the certificate cannot be read")?;
         Ok(Self { key, certificate, certificate_pem: String::new(), validity })
     }
@@ -222,7 +222,7 @@ impl Link {
 
 impl Authority {
     /// Signs our own leaf to see that peers will accept what the issuer signs: key, chain, CA flag and life.
-    fn checked(
+    pub(super) fn checked(
         link: Link,
         intermediates: Vec<CertificateDer<'static>>,
         roots: Vec<CertificateDer<'static>>,
@@ -273,7 +273,7 @@ pub fn random_serial() -> Result<[u8; 16]> {
     Ok(positive(serial))
 }
 
-fn certificates_of(pem: &str) -> Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn certificates_of(pem: &str) -> Result<Vec<CertificateDer<'static>>> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let certificates = certificates.context("not PEM")?;
     ensure!(!certificates.is_empty(), "no certificate");

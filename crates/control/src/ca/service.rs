@@ -1,7 +1,8 @@
 //! `Identity.Certify`: the one method that needs no client certificate, since it gives the first one.
 
-use super::attest::Tokens;
+use super::attest::{Attested, Tokens};
 use super::issue::{Request as Asked, issue};
+use super::review::Reviewer;
 use super::root::random_serial;
 use super::{Authority, Refused, unix_seconds};
 use crate::metrics::Metrics;
@@ -14,11 +15,41 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
+/// Who says whom a token names.
+#[derive(Clone, Debug)]
+pub enum Attestor {
+    /// The key that made it, on one machine.
+    Tokens(Arc<Tokens>),
+    /// The API server.
+    Reviews(Reviewer),
+}
+
+impl Attestor {
+    async fn attest(&self, token: &[u8], now: u64) -> Result<Attested, Refused> {
+        match self {
+            Self::Tokens(tokens) => tokens.attest(token, now),
+            Self::Reviews(reviewer) => reviewer.attest(token).await,
+        }
+    }
+}
+
+impl From<Arc<Tokens>> for Attestor {
+    fn from(tokens: Arc<Tokens>) -> Self {
+        Self::Tokens(tokens)
+    }
+}
+
+impl From<Reviewer> for Attestor {
+    fn from(reviewer: Reviewer) -> Self {
+        Self::Reviews(reviewer)
+    }
+}
+
 /// Gives certificates.
 #[derive(Clone, Debug)]
 pub struct Certifier {
     authority: watch::Receiver<Arc<Authority>>,
-    tokens: Arc<Tokens>,
+    attestor: Attestor,
     names: MeshNames,
     leaf_life: Duration,
     metrics: Arc<Metrics>,
@@ -29,16 +60,17 @@ impl Certifier {
     #[must_use]
     pub fn new(
         authority: watch::Receiver<Arc<Authority>>,
-        tokens: Arc<Tokens>,
+        attestor: impl Into<Attestor>,
         names: MeshNames,
         leaf_life: Duration,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { authority, tokens, names, leaf_life, metrics }
+        Self { authority, attestor: attestor.into(), names, leaf_life, metrics }
     }
 
-    fn decide(&self, request: &CertifyRequest, now: u64) -> Result<CertifyResponse, Refused> {
-        let who = self.tokens.attest(&request.token, now)?;
+    async fn decide(&self, request: &CertifyRequest) -> Result<CertifyResponse, Refused> {
+        let who = self.attestor.attest(&request.token, unix_seconds(SystemTime::now())).await?;
+        let now = unix_seconds(SystemTime::now());
         let authority = self.authority.borrow().clone();
         let asked =
             Asked { identity: &request.identity, csr: &request.certificate_signing_request };
@@ -66,7 +98,7 @@ impl Identity for Certifier {
         &self,
         request: Request<CertifyRequest>,
     ) -> Result<Response<CertifyResponse>, Status> {
-        let outcome = self.decide(request.get_ref(), unix_seconds(SystemTime::now()));
+        let outcome = self.decide(request.get_ref()).await;
         self.metrics.certified(outcome.as_ref().err().map(Refused::reason));
         outcome.map(Response::new).map_err(|refused| {
             warn!(asked = request.get_ref().identity, "not certified: {refused}");

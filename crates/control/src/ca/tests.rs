@@ -119,6 +119,7 @@ fn codes_of_refusals() {
         assert_eq!((Status::from(&refused).code(), refused.reason()), (code, reason));
     };
     check(Refused::Token(String::new()), Code::Unauthenticated, "token");
+    check(Refused::Unavailable(String::new()), Code::Unavailable, "unavailable");
     let (token, asked) = (String::new(), String::new());
     check(Refused::Identity { token, asked }, Code::PermissionDenied, "identity");
     check(Refused::Request(String::new()), Code::InvalidArgument, "request");

@@ -1,0 +1,189 @@
+//! Tokens and what an API server says of them, through a fake one.
+
+use super::*;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const TOKEN: &[u8] = b"aGVhZA.cGF5bG9hZA.c2lnbg\n";
+
+/// An API server that has one answer, and remembers what it was asked.
+#[derive(Clone)]
+struct Fake {
+    status: StatusCode,
+    answer: String,
+    /// Answers wait for this.
+    held: Option<Arc<Notify>>,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Fake {
+    fn new(status: StatusCode, answer: String) -> Self {
+        Self { status, answer, held: None, asked: Arc::default() }
+    }
+
+    fn reviewer(&self) -> Reviewer {
+        Reviewer::new(Client::new(self.clone(), "leno"))
+    }
+}
+
+impl tower_service::Service<Request<Body>> for Fake {
+    type Response = Response<Body>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let fake = self.clone();
+        Box::pin(async move {
+            assert_eq!(request.uri().path(), "/apis/authentication.k8s.io/v1/tokenreviews");
+            assert_eq!(request.method(), http::Method::POST);
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            fake.asked.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+            if let Some(held) = &fake.held {
+                held.notified().await;
+            }
+            let answer = Body::from(fake.answer.into_bytes());
+            Ok(Response::builder().status(fake.status).body(answer).unwrap())
+        })
+    }
+}
+
+fn review(status: Value) -> String {
+    json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "metadata": {}, "spec": {"token": "t"}, "status": status,
+    })
+    .to_string()
+}
+
+/// A good answer, changed at one place.
+fn good(pointer: &str, value: Value) -> Value {
+    let mut status = json!({
+        "authenticated": true,
+        "audiences": [AUDIENCE],
+        "user": {
+            "username": "system:serviceaccount:shop:web",
+            "uid": "6a7e",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "extra": {POD_NAME: ["web-1"], POD_UID: ["0f1e"]},
+        },
+    });
+    if let Some(place) = status.pointer_mut(pointer).filter(|_| !pointer.is_empty()) {
+        *place = value;
+    }
+    status
+}
+
+fn shown(outcome: Result<Attested, Refused>) -> String {
+    match outcome {
+        Ok(who) => format!("{}/{}/{}", who.namespace, who.service_account, who.pod),
+        Err(refused) => format!("{}: {refused}", refused.reason()),
+    }
+}
+
+#[tokio::test]
+async fn a_token_names_whom_the_api_server_says_or_nobody() {
+    let check = async |status: Value, expected: &str| {
+        let fake = Fake::new(StatusCode::CREATED, review(status));
+        let shown = shown(fake.reviewer().attest(TOKEN).await);
+        assert!(shown.contains(expected), "{shown}\nshould contain\n{expected}");
+        let asked = fake.asked.lock().unwrap().clone();
+        let spec = json!({"audiences": [AUDIENCE], "token": "aGVhZA.cGF5bG9hZA.c2lnbg"});
+        assert_eq!(asked.iter().map(|asked| &asked["spec"]).collect::<Vec<_>>(), [&spec]);
+    };
+    check(good("", json!(null)), "shop/web/web-1").await;
+    check(good("/audiences", json!(["other", AUDIENCE])), "shop/web/web-1").await;
+    check(good("/authenticated", json!(false)), "token: the token is not accepted").await;
+    check(json!({"error": "token has expired"}), "token: the token is not accepted: token has exp")
+        .await;
+    check(json!({}), "the API server does not know it").await;
+    // An API server that knows nothing of audiences says none; one for another service is worth nothing.
+    check(good("/audiences", json!(null)), "its audience is not leno.dev/identity").await;
+    check(good("/audiences", json!([])), "its audience is not").await;
+    check(good("/audiences", json!(["https://kubernetes.default.svc"])), "its audience is not")
+        .await;
+    let name = "/user/username";
+    check(good(name, json!("admin")), "not a service account's").await;
+    check(good(name, json!("system:node:n1")), "not a service account's").await;
+    check(good(name, json!("system:serviceaccount:shop")), "not a service account's").await;
+    check(good(name, json!("system:serviceaccount::web")), "not a service account's").await;
+    check(good(name, json!("system:serviceaccount:a:b:c")), "not a service account's").await;
+    check(good("/user", json!(null)), "not a service account's").await;
+    // `kubectl create token` makes such ones.
+    check(good("/user/extra", json!(null)), "not bound to a pod").await;
+    check(good("/user/extra", json!({POD_UID: ["0f1e"]})), "pod-name is missing").await;
+    check(good("/user/extra", json!({POD_NAME: ["web-1"]})), "pod-uid is missing").await;
+    check(good("/user/extra", json!({POD_NAME: ["a", "b"], POD_UID: ["0f1e"]})), "pod-name is mi")
+        .await;
+    check(good("/user/extra", json!({POD_NAME: [""], POD_UID: ["0f1e"]})), "not bound").await;
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_leaves_room_for_another_try() {
+    let check = async |status: StatusCode, answer: &str, expected: &str| {
+        let fake = Fake::new(status, answer.to_owned());
+        let refused = fake.reviewer().attest(TOKEN).await.unwrap_err();
+        assert_eq!(tonic::Status::from(&refused).code(), tonic::Code::Unavailable);
+        assert!(refused.to_string().contains(expected), "{refused}");
+        assert!(!refused.to_string().contains("aGVhZA"), "{refused}");
+    };
+    let forbidden = json!({"kind": "Status", "status": "Failure", "code": 403,
+        "reason": "Forbidden", "message": "tokenreviews is forbidden"});
+    check(StatusCode::FORBIDDEN, &forbidden.to_string(), "it refused: tokenreviews is forb").await;
+    check(StatusCode::INTERNAL_SERVER_ERROR, "oops", "").await;
+    check(StatusCode::CREATED, "aGVhZA.cGF5bG9hZA.c2lnbg", "not understood").await;
+    let without = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "metadata": {}, "spec": {}});
+    check(StatusCode::CREATED, &without.to_string(), "without a status").await;
+}
+
+#[tokio::test]
+async fn what_is_no_token_is_not_asked_about() {
+    let fake = Fake::new(StatusCode::CREATED, review(good("", json!(null))));
+    let reviewer = fake.reviewer();
+    let check = async |token: &[u8], expected: &str| {
+        let shown = shown(reviewer.attest(token).await);
+        assert!(shown.contains(expected), "{shown}\nshould contain\n{expected}");
+    };
+    check(b"", "not a service-account token").await;
+    check(b"a.b", "not a service-account token").await;
+    check(b"a.b.c.d", "not a service-account token").await;
+    check(b"a..c", "not a service-account token").await;
+    check(b"a.b c.d", "not a service-account token").await;
+    check(b"a.b.\xff", "not text").await;
+    check(&vec![b'a'; TOKEN_BYTES_MAX + 1], "too large").await;
+    assert!(fake.asked.lock().unwrap().is_empty());
+}
+
+/// Time stands still but for the waits, so that the limits are what is seen.
+#[tokio::test(start_paused = true)]
+async fn a_slow_api_server_is_asked_a_bounded_number_of_times() {
+    let mut fake = Fake::new(StatusCode::CREATED, review(good("", json!(null))));
+    fake.held = Some(Arc::default());
+    let reviewer = fake.reviewer();
+    let asking = (0..=REVIEWS_WAITING_MAX).map(|_| {
+        let reviewer = reviewer.clone();
+        async move { shown(reviewer.attest(TOKEN).await) }
+    });
+    let began = tokio::time::Instant::now();
+    let shown = futures_util::future::join_all(asking).await;
+    assert!(began.elapsed() < REVIEW_WAIT_MAX + Duration::from_secs(1));
+    assert_eq!(fake.asked.lock().unwrap().len(), REVIEWS_MAX);
+    let count = |part: &str| shown.iter().filter(|shown| shown.contains(part)).count();
+    assert_eq!(count("unavailable: "), REVIEWS_WAITING_MAX + 1);
+    assert_eq!((count("too many tokens wait"), count("in time")), (1, REVIEWS_WAITING_MAX));
+    // Whoever comes later finds room again.
+    fake.held.as_ref().unwrap().notify_one();
+    assert_eq!(self::shown(reviewer.attest(TOKEN).await), "shop/web/web-1");
+}
