@@ -1,6 +1,7 @@
 //! What the control plane counts, and its text for Prometheus.
 
 use crate::ca::keep::IssuerSeen;
+use crate::source::kubernetes::figures::Figures;
 use crate::webhook::metrics::InjectorSeen;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Metrics {
     certificates: AtomicU64,
     refusals: [AtomicU64; REFUSALS.len()],
     authority_errors: AtomicU64,
+    /// The API server as the source.
+    pub source: Arc<Figures>,
     /// The issuer of a cluster.
     pub issuer: IssuerSeen,
     /// The webhook.
@@ -206,6 +209,7 @@ pub fn render(metrics: &Metrics, seen: &Seen) -> String {
     for (name, kind, help, value) in process() {
         family(name, kind, help, &one(value));
     }
+    metrics.source.render(&mut out);
     out
 }
 

@@ -3,10 +3,12 @@
 //! - [`parse`]: the text of one manifest to objects and problems; pure.
 //! - [`layers`]: files of several directories to one inventory, and the last good state of each; pure.
 //! - [`file`]: directories of manifests, watched.
+//! - [`kubernetes`]: the Kubernetes API, watched.
 //!
-//! A source is a task with a `watch::Sender<Arc<Inventory>>`; another one (the Kubernetes API) would have the same.
+//! A source is a task with a `watch::Sender<Arc<Inventory>>`, and that is the interface.
 
 pub mod file;
+pub mod kubernetes;
 pub mod layers;
 pub mod parse;
 
@@ -17,24 +19,47 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Where an object was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Origin {
-    /// The manifest.
-    pub file: Arc<Path>,
-    /// The document in it, from 1.
-    pub document: usize,
-    /// The line where the document begins, from 1.
-    pub line: u64,
+pub enum Origin {
+    /// In a manifest.
+    File {
+        /// The manifest.
+        file: Arc<Path>,
+        /// The document in it, from 1.
+        document: usize,
+        /// The line where the document begins, from 1.
+        line: u64,
+    },
+    /// In a cluster.
+    Cluster {
+        /// Its namespace, empty for kinds that have none.
+        namespace: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+        /// Its `metadata.resourceVersion`.
+        version: Arc<str>,
+    },
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file.display(), self.document, self.line)
+        match self {
+            Self::File { file, document, line } => {
+                write!(f, "{}:{document}:{line}", file.display())
+            }
+            Self::Cluster { namespace, name, version } if namespace.is_empty() => {
+                write!(f, "{name}@{version}")
+            }
+            Self::Cluster { namespace, name, version } => {
+                write!(f, "{namespace}/{name}@{version}")
+            }
+        }
     }
 }
 
@@ -75,7 +100,7 @@ pub struct Sourced<T> {
 pub struct Problem {
     /// The object, or the file where no object could be read.
     pub object: String,
-    /// `file:document:line`.
+    /// `file:document:line`, or `namespace/name@resourceVersion`.
     pub origin: String,
     /// Path of the field, e.g. `spec.rules[0].matches[1].path`; may be empty.
     pub field: String,
@@ -136,6 +161,55 @@ macro_rules! kinds {
                     $(Object::$variant(object) => {
                         self.$list.push(Sourced { key, origin, object: object.clone() });
                     })+
+                }
+            }
+
+            /// Puts an object in the place of the one of the same key; tells whether anything is different.
+            /// Only for lists that are in the order of keys.
+            pub(crate) fn put(&mut self, sourced: Sourced<Object>) -> bool {
+                let Sourced { key, origin, object } = sourced;
+                match object.as_ref() {
+                    $(Object::$variant(object) => {
+                        let list = &mut self.$list;
+                        let new = |key| Sourced { key, origin, object: object.clone() };
+                        match list.binary_search_by(|other| other.key.cmp(&key)) {
+                            Ok(at) if list[at].object == *object => return false,
+                            Ok(at) => list[at] = new(key),
+                            Err(at) => list.insert(at, new(key)),
+                        }
+                        true
+                    })+
+                }
+            }
+
+            /// Takes an object out; tells whether it was there. Only for lists that are in the order of keys.
+            pub(crate) fn remove(&mut self, key: &Key) -> bool {
+                match key.kind {
+                    $($kind => {
+                        let found = self.$list.binary_search_by(|other| other.key.cmp(key));
+                        found.map(|at| self.$list.remove(at)).is_ok()
+                    })+
+                    _ => false,
+                }
+            }
+
+            /// Keeps the objects of a kind that are among the keys; tells whether any was not.
+            pub(crate) fn retain(&mut self, kind: &str, keys: &HashSet<Key>) -> bool {
+                match kind {
+                    $($kind => {
+                        let before = self.$list.len();
+                        self.$list.retain(|sourced| keys.contains(&sourced.key));
+                        self.$list.len() != before
+                    })+
+                    _ => false,
+                }
+            }
+
+            /// How many objects of a kind there are.
+            pub(crate) fn count(&self, kind: &str) -> usize {
+                match kind {
+                    $($kind => self.$list.len(),)+
+                    _ => 0,
                 }
             }
 

@@ -4,23 +4,29 @@
 //! - [`pod`]: workloads, their addresses and identities.
 //! - [`service`]: Services, and which endpoints answer for each of their ports.
 //! - [`route`]: HTTPRoute and GRPCRoute compiled to the model's rules.
+//! - `probe.rs`: what the kubelet asks of a pod.
+//! - [`builder`]: one inventory after another, at the cost of what changed.
 //! - [`outbound`], [`inbound`]: what one proxy is told.
 //!
 //! A malformed object becomes a [`Problem`] of that object; everything else goes on.
 
+pub mod builder;
 pub mod inbound;
 pub mod outbound;
 pub mod pod;
+mod probe;
 pub mod route;
 pub mod service;
 pub mod settings;
 
-use crate::limit::PROBLEMS_MAX;
 use crate::source::{Inventory, Problem};
+use builder::{Builder, DeclaredPorts, Services};
 use leno_model::name::WorkloadId;
 use pod::Pod;
+use route::Attached;
+use route::verdict::Verdict;
 use service::{Service, ServiceKey};
-use settings::{Declared, NamespaceSettings};
+use settings::Declared;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,6 +40,8 @@ pub struct MeshNames {
     pub control_namespace: String,
     /// Of Services' names, e.g. `cluster.local`.
     pub cluster_domain: String,
+    /// A pod's proxy is a container of it, as on Kubernetes: who only says that it has one has none.
+    pub proxies_are_containers: bool,
 }
 
 impl Default for MeshNames {
@@ -42,6 +50,7 @@ impl Default for MeshNames {
             trust_domain: "cluster.local".to_owned(),
             control_namespace: "leno".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
+            proxies_are_containers: false,
         }
     }
 }
@@ -53,28 +62,23 @@ pub struct World {
     pub version: u64,
     /// What is wrong with manifests and objects.
     pub problems: Vec<Problem>,
+    /// What became of each route.
+    pub verdicts: Vec<Verdict>,
     names: MeshNames,
-    pods: BTreeMap<WorkloadId, Arc<Pod>>,
-    pods_by_ip: HashMap<IpAddr, WorkloadId>,
-    services: BTreeMap<ServiceKey, Service>,
+    pods: Arc<BTreeMap<WorkloadId, Arc<Pod>>>,
+    pods_by_ip: Arc<HashMap<IpAddr, WorkloadId>>,
+    services: Services,
     services_by_ip: HashMap<IpAddr, ServiceKey>,
-    /// What Services declare about the ports of their pods, where they agree.
-    declared: HashMap<(WorkloadId, u16), Option<Declared>>,
+    /// Routes on each Service.
+    attached: HashMap<ServiceKey, Vec<Attached>>,
+    declared: Arc<DeclaredPorts>,
 }
 
 impl World {
-    /// The world that an inventory describes.
+    /// The world that one inventory describes. For one after another see [`builder`].
     #[must_use]
     pub fn build(inventory: &Inventory, names: &MeshNames, version: u64) -> Self {
-        let mut world = Self { version, names: names.clone(), ..Self::default() };
-        let mut problems = inventory.problems.clone();
-        let namespaces = NamespaceSettings::read(&inventory.namespaces, &mut problems);
-        world.add_pods(inventory, &namespaces, &mut problems);
-        world.add_services(inventory, &namespaces, &mut problems);
-        world.add_routes(inventory, &mut problems);
-        problems.truncate(PROBLEMS_MAX);
-        world.problems = problems;
-        world
+        Builder::new(names.clone()).build(inventory, version)
     }
 
     /// How many pods and Services there are.
@@ -94,7 +98,7 @@ impl World {
     }
 
     fn service_at(&self, address: IpAddr) -> Option<&Service> {
-        self.services.get(self.services_by_ip.get(&address.to_canonical())?)
+        self.services.get(self.services_by_ip.get(&address.to_canonical())?).map(Arc::as_ref)
     }
 
     /// What is spoken on a pod's port: its own annotations first, then what Services say.

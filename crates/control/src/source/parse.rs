@@ -45,7 +45,9 @@ struct List {
 /// One document while it is read.
 struct Document<'a> {
     text: &'a str,
-    origin: Origin,
+    file: &'a Arc<Path>,
+    number: usize,
+    line: u64,
 }
 
 /// Reads a manifest of any number of YAML documents; JSON is YAML.
@@ -53,8 +55,7 @@ struct Document<'a> {
 pub fn parse(file: &Arc<Path>, text: &str) -> Manifest {
     let mut manifest = Manifest::default();
     for (number, (line, text)) in documents(text).into_iter().enumerate() {
-        let origin = Origin { file: file.clone(), document: number + 1, line };
-        Document { text, origin }.read(&mut manifest);
+        Document { text, file, number: number + 1, line }.read(&mut manifest);
     }
     manifest
 }
@@ -89,6 +90,10 @@ fn is_blank(text: &str) -> bool {
 }
 
 impl Document<'_> {
+    fn origin(&self, line: u64) -> Origin {
+        Origin::File { file: self.file.clone(), document: self.number, line }
+    }
+
     fn read(&self, manifest: &mut Manifest) {
         let header: Header = match serde_saphyr::from_str(self.text) {
             Ok(header) => header,
@@ -117,7 +122,7 @@ impl Document<'_> {
         match read {
             Ok(object) => manifest.objects.push(Sourced {
                 key: key.clone(),
-                origin: self.origin.clone(),
+                origin: self.origin(self.line),
                 object: Arc::new(object),
             }),
             Err(error) => {
@@ -162,7 +167,7 @@ impl Document<'_> {
             match read_object(key.kind, item, &mut field, &mut unknown) {
                 Ok(object) => manifest.objects.push(Sourced {
                     key: key.clone(),
-                    origin: self.origin.clone(),
+                    origin: self.origin(self.line),
                     object: Arc::new(object),
                 }),
                 Err(error) => {
@@ -209,10 +214,10 @@ impl Document<'_> {
         message: impl Into<String>,
         line: Option<u64>,
     ) -> Problem {
-        let line = line.map_or(self.origin.line, |line| self.origin.line + line.max(1) - 1);
+        let line = line.map_or(self.line, |line| self.line + line.max(1) - 1);
         Problem {
             object: object.to_owned(),
-            origin: Origin { line, ..self.origin.clone() }.to_string(),
+            origin: self.origin(line).to_string(),
             field: field.to_owned(),
             message: message.into(),
         }

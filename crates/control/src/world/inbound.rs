@@ -1,10 +1,10 @@
 //! What a server's proxy is told about one of its ports.
 
-use super::World;
 use super::outbound::DETECT_TIMEOUT;
 use super::settings::Declared;
+use super::{World, probe};
 use leno_model::name::{Resource, WorkloadId};
-use leno_model::policy::{InboundPolicy, InboundProtocol};
+use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol};
 use leno_model::workload::Labels;
 
 impl World {
@@ -21,9 +21,13 @@ impl World {
             Some(Declared::Tls) => InboundProtocol::Tls,
         };
         let authorizations = pod.policy.authorizations();
+        // Where everybody is let in, probes are.
+        let routes = match pod.policy {
+            DefaultPolicy::AllUnauthenticated => Vec::new(),
+            _ => probe::routes(&pod.probes, port, protocol),
+        };
         let server = Resource::default_named(pod.policy.as_str());
         // Labels say what object it is, and `api` writes that.
-        let routes = Vec::new();
         Some(InboundPolicy { protocol, authorizations, routes, server, labels: Labels::default() })
     }
 }

@@ -153,8 +153,9 @@ impl World {
 
     fn of_service(&self, service: &Service, port: u16, client_namespace: &str) -> OutboundPolicy {
         let backend = service_backend(self, &service.key, port);
+        let attached = self.attached.get(&service.key).map_or(&[][..], Vec::as_slice);
         let here: Vec<&Attached> =
-            service.attached.iter().filter(|a| a.port.is_none_or(|p| p == port)).collect();
+            attached.iter().filter(|a| a.port.is_none_or(|p| p == port)).collect();
         let of = |consumers: Option<&str>| -> Vec<&Attached> {
             here.iter().copied().filter(|a| a.consumers.as_deref() == consumers).collect()
         };

@@ -1,9 +1,10 @@
 //! Workloads: pods with their addresses, identities and settings.
 
 use super::settings::{NamespaceSettings, Ports, Settings};
-use super::{MeshNames, World};
-use crate::source::{Inventory, Problem, Sourced};
+use super::{MeshNames, probe};
+use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1;
+use leno_inject::annotation::MESHED;
 use leno_model::name::{PeerName, Resource, SpiffeId, WorkloadId};
 use leno_model::policy::DefaultPolicy;
 use leno_model::workload::{Endpoint, Labels, PeerIdentity, ProtocolHint};
@@ -39,14 +40,16 @@ pub struct Pod {
     pub ready: bool,
     /// Is being deleted.
     pub terminating: bool,
+    pub(super) uid: Option<Arc<str>>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) labels: BTreeMap<String, String>,
     metric_labels: Vec<(Arc<str>, Arc<str>)>,
     named_ports: BTreeMap<String, u16>,
+    pub(super) probes: Vec<probe::Asked>,
 }
 
 impl Pod {
-    fn read(
+    pub(super) fn read(
         pod: &Sourced<v1::Pod>,
         names: &MeshNames,
         namespaces: &NamespaceSettings,
@@ -67,7 +70,15 @@ impl Pod {
                 None
             }
         };
-        if own.meshed && identity.is_none() {
+        let proxied = !names.proxies_are_containers || spec.is_some_and(has_proxy);
+        if own.meshed && !proxied {
+            problems.push(pod.problem(
+                format!("metadata.annotations[{MESHED}]"),
+                "says that there is a proxy, and no container is one: it gets plain text",
+            ));
+        }
+        let meshed = own.meshed && proxied;
+        if meshed && identity.is_none() {
             problems.push(
                 pod.problem(
                     "spec.serviceAccountName",
@@ -85,17 +96,19 @@ impl Pod {
             id: WorkloadId { namespace: pod.key.namespace.clone(), pod: pod.key.name.clone() },
             service_account: service_account.into(),
             identity,
-            meshed: own.meshed,
+            meshed,
             http2_upgrade: own.http2_upgrade,
             opaque: own.opaque.or(inherited.opaque).unwrap_or_default(),
             skip_inbound: own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
             policy: own.policy.or(inherited.policy).unwrap_or_default(),
             ready: ready && !finished,
             terminating: metadata.deletion_timestamp.is_some(),
+            uid: metadata.uid.as_deref().map(Arc::from),
             addresses: if finished { Vec::new() } else { addresses(pod, problems) },
             labels: metadata.labels.clone().unwrap_or_default(),
             metric_labels: metric_labels(pod, service_account),
             named_ports: named_ports(pod),
+            probes: spec.map(probe::read).unwrap_or_default(),
         }
     }
 
@@ -163,6 +176,12 @@ fn labels_with_service(
     }
     labels.sort();
     labels.into()
+}
+
+/// Whether one of the pod's containers is the proxy.
+fn has_proxy(spec: &v1::PodSpec) -> bool {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    containers.into_iter().any(|container| container.name == leno_inject::pod::PROXY)
 }
 
 /// The identity of a service account.
@@ -237,25 +256,4 @@ fn named_ports(pod: &Sourced<v1::Pod>) -> BTreeMap<String, u16> {
         .flat_map(|container| container.ports.iter().flatten())
         .filter_map(|port| Some((port.name.clone()?, u16::try_from(port.container_port).ok()?)))
         .collect()
-}
-
-impl World {
-    pub(super) fn add_pods(
-        &mut self,
-        inventory: &Inventory,
-        namespaces: &NamespaceSettings,
-        problems: &mut Vec<Problem>,
-    ) {
-        for pod in &inventory.pods {
-            let pod = Arc::new(Pod::read(pod, &self.names, namespaces, problems));
-            for address in &pod.addresses {
-                let holder = self.pods_by_ip.get(address).and_then(|id| self.pods.get(id));
-                // An address is given to the next pod before the last one is gone from the inventory.
-                if holder.is_none_or(|holder| holder.terminating || !holder.ready) {
-                    self.pods_by_ip.insert(*address, pod.id.clone());
-                }
-            }
-            self.pods.insert(pod.id.clone(), pod);
-        }
-    }
 }

@@ -2,11 +2,13 @@
 //!
 //! What cannot be served as written is reported on the object, and the rule answers with a failure:
 //! a filter that is skipped in silence is a security hole in waiting.
-//! [`filter`], [`matching`] and [`backend`] translate the published types; here is what attaches where.
+//! [`filter`], [`matching`] and [`backend`] translate the published types, [`verdict`] is what the route's author is told; here is what
+//! attaches where.
 
 mod backend;
 mod filter;
 mod matching;
+pub mod verdict;
 
 use super::World;
 use super::service::ServiceKey;
@@ -15,6 +17,7 @@ use filter::Wish;
 use gateway_api::grpcroutes::{GrpcRoute, GrpcRouteRules};
 use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use gateway_api::referencegrants::ReferenceGrant;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use leno_model::limit::{HOSTS_MAX, MATCHES_MAX, ROUTES_MAX, RULES_MAX};
 use leno_model::name::Resource;
 use leno_model::route::{
@@ -23,6 +26,7 @@ use leno_model::route::{
 };
 use std::sync::Arc;
 use std::time::Duration;
+use verdict::{Findings, Verdict};
 
 const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 /// Latency assumed of an endpoint that has shown none, and how fast the average forgets: linkerd's figures.
@@ -55,6 +59,12 @@ struct Parent<'a> {
     name: &'a str,
     port: Option<i32>,
     section: Option<&'a str>,
+}
+
+impl Parent<'_> {
+    fn is_service(&self) -> bool {
+        matches!(self.group, Some("" | "core")) && self.kind == Some("Service")
+    }
 }
 
 /// A backend reference of either kind.
@@ -179,9 +189,31 @@ struct Compiler<'a, T> {
     route: &'a Sourced<T>,
     kind: Kind,
     problems: &'a mut Vec<Problem>,
+    findings: Findings,
 }
 
-impl<T> Compiler<'_, T> {
+impl<'a, T> Compiler<'a, T> {
+    fn new(
+        world: &'a World,
+        grants: &'a [Sourced<ReferenceGrant>],
+        route: &'a Sourced<T>,
+        kind: Kind,
+        problems: &'a mut Vec<Problem>,
+    ) -> Self {
+        Self { world, grants, route, kind, problems, findings: Findings::default() }
+    }
+
+    fn verdict(self, metadata: &ObjectMeta) -> Verdict {
+        self.findings.verdict(self.route.key.clone(), metadata.generation)
+    }
+
+    /// What was reported last, in words.
+    fn reported(&self) -> String {
+        self.problems
+            .last()
+            .map_or_else(String::new, |last| format!("{}: {}", last.field, last.message))
+    }
+
     fn report(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.problems.push(self.route.problem(field, message));
     }
@@ -203,7 +235,12 @@ impl<T> Compiler<'_, T> {
             .iter()
             .enumerate()
             .filter_map(|(number, parent)| {
-                self.parent(&format!("spec.parentRefs[{number}]"), parent)
+                let found = self.parent(&format!("spec.parentRefs[{number}]"), parent);
+                if parent.is_service() {
+                    let missing = found.is_none().then(|| self.reported());
+                    self.findings.parents.push((number, missing));
+                }
+                found
             })
             .collect();
         let compiled = rules
@@ -228,9 +265,7 @@ impl<T> Compiler<'_, T> {
         field: &str,
         parent: &Parent<'_>,
     ) -> Option<(ServiceKey, Option<u16>, Option<Arc<str>>)> {
-        let is_service =
-            matches!(parent.group, Some("" | "core")) && parent.kind == Some("Service");
-        if !is_service {
+        if !parent.is_service() {
             let kind = parent.kind.unwrap_or("Gateway");
             self.report(field, format!("a route on a {kind} is not used by the mesh, only on a Service (group \"\", kind Service)"));
             return None;
@@ -292,6 +327,8 @@ impl<T> Compiler<'_, T> {
             }
         }
         if matches.is_empty() && !matches_everything {
+            let why = self.reported();
+            self.findings.unsupported.get_or_insert(why);
             return None;
         }
         let mut broken = !rule.wrong.is_empty();
@@ -303,6 +340,12 @@ impl<T> Compiler<'_, T> {
         }
         let filters = self.filters(&format!("{field}.filters"), rule.filters);
         broken |= filters.is_none();
+        if broken {
+            let why = self.reported();
+            self.findings.unsupported.get_or_insert(why);
+        } else {
+            self.findings.rules_good += 1;
+        }
         let redirects = filters.iter().flatten().any(|f| matches!(f, Filter::Redirect(_)));
         let backends = self.backends(field, &rule.backends);
         let (filters, backends) = match (filters, backends) {
@@ -356,23 +399,26 @@ fn host_match(host: &str) -> HostMatch {
 impl World {
     pub(super) fn add_routes(&mut self, inventory: &Inventory, problems: &mut Vec<Problem>) {
         let grants = &inventory.reference_grants;
-        let mut attached = Vec::new();
+        let (mut attached, mut verdicts) = (Vec::new(), Vec::new());
         for route in by_age(&inventory.http_routes, |route: &HttpRoute| &route.metadata) {
             let spec = &route.object.spec;
             let rules = spec.rules.iter().flatten().map(http_rule).collect();
-            let mut compiler = Compiler { world: self, grants, route, kind: Kind::Http, problems };
+            let mut compiler = Compiler::new(self, grants, route, Kind::Http, problems);
             attached.extend(compiler.compile(spec.hostnames.as_ref(), rules, &parents!(spec)));
+            verdicts.push(compiler.verdict(&route.object.metadata));
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
             let spec = &route.object.spec;
             let rules = spec.rules.iter().flatten().map(grpc_rule).collect();
-            let mut compiler = Compiler { world: self, grants, route, kind: Kind::Grpc, problems };
+            let mut compiler = Compiler::new(self, grants, route, Kind::Grpc, problems);
             attached.extend(compiler.compile(spec.hostnames.as_ref(), rules, &parents!(spec)));
+            verdicts.push(compiler.verdict(&route.object.metadata));
         }
+        self.verdicts = verdicts;
         for (key, route) in attached {
-            let Some(service) = self.services.get_mut(&key) else { continue };
-            if service.attached.len() < ROUTES_MAX {
-                service.attached.push(route);
+            let of_service = self.attached.entry(key.clone()).or_default();
+            if of_service.len() < ROUTES_MAX {
+                of_service.push(route);
             } else {
                 problems.push(Problem {
                     object: format!("Service {}/{}", key.0, key.1),
@@ -389,10 +435,7 @@ impl World {
 }
 
 /// Oldest first, then by namespace and name: the Gateway API's order between routes that match equally well.
-fn by_age<T>(
-    routes: &[Sourced<T>],
-    metadata: impl Fn(&T) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Vec<&Sourced<T>> {
+fn by_age<T>(routes: &[Sourced<T>], metadata: impl Fn(&T) -> &ObjectMeta) -> Vec<&Sourced<T>> {
     let mut routes: Vec<_> = routes.iter().collect();
     routes.sort_by(|a, b| {
         let age = |route: &Sourced<T>| metadata(&route.object).creation_timestamp.clone();

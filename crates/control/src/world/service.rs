@@ -1,10 +1,9 @@
 //! Services: their addresses and ports, and which endpoints answer for each port.
 
-use super::World;
+use super::builder::Changed;
 use super::pod::{Pod, plain_endpoint};
-use super::route::Attached;
 use super::settings::{Declared, NamespaceSettings, Ports, Settings};
-use crate::source::{Inventory, Problem, Sourced};
+use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -26,7 +25,6 @@ pub struct Service {
     /// Its ports by number.
     pub ports: BTreeMap<u16, ServicePort>,
     pub(super) addresses: Vec<IpAddr>,
-    pub(super) attached: Vec<Attached>,
     opaque: Ports,
     publish_not_ready: bool,
     selector: BTreeMap<String, String>,
@@ -91,7 +89,6 @@ impl Service {
             key: (service.key.namespace.clone(), service.key.name.clone()),
             ports,
             addresses: cluster_ips(service, spec, problems),
-            attached: Vec::new(),
             opaque,
             publish_not_ready: spec.publish_not_ready_addresses == Some(true),
             selector: spec.selector.clone().unwrap_or_default(),
@@ -135,61 +132,100 @@ fn cluster_ips(
 /// Endpoints of one Service port while they are gathered: an address is there once.
 type Gathered = BTreeMap<SocketAddr, (Endpoint, Option<WorkloadId>)>;
 
-impl World {
-    pub(super) fn add_services(
-        &mut self,
-        inventory: &Inventory,
-        namespaces: &NamespaceSettings,
+/// A Service, and what of the pods it was built from.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) service: Arc<Service>,
+    /// What it says of the ports of pods.
+    pub(super) declares: Vec<((WorkloadId, u16), Declared)>,
+    /// Pods that its slices name, whether or not they are there, and addresses without a name.
+    named: Vec<WorkloadId>,
+    addressed: Vec<IpAddr>,
+    /// It asks for pods by their labels.
+    selects: bool,
+}
+
+impl Built {
+    /// Whether it would be another one after a change of pods.
+    pub(super) fn is_touched(&self, changed: &Changed) -> bool {
+        !changed.pods.is_empty()
+            && (self.named.iter().any(|id| changed.pods.contains(id))
+                || self.addressed.iter().any(|ip| changed.addresses.contains(ip))
+                || self.selects && changed.namespaces.contains(&self.service.key.0))
+    }
+}
+
+/// Pods as Services look for them.
+pub(super) struct Pods<'a> {
+    pub(super) by_id: &'a BTreeMap<WorkloadId, Arc<Pod>>,
+    pub(super) by_ip: &'a HashMap<IpAddr, WorkloadId>,
+}
+
+/// What Services are read with.
+pub(super) struct Reading<'a> {
+    pub(super) namespaces: &'a NamespaceSettings,
+    pub(super) pods: &'a Pods<'a>,
+}
+
+/// Who an endpoint of a slice is.
+enum Who<'a> {
+    Pod(&'a Arc<Pod>),
+    /// An address outside of the cluster, say: nobody says that it is a pod.
+    Nobody,
+    /// A pod of which nothing is known yet. It may be meshed, so it gets no traffic until that is known: plain text would be a guess.
+    Awaited,
+}
+
+impl Reading<'_> {
+    /// A Service with its endpoints; `None` where it is not used.
+    pub(super) fn service(
+        &self,
+        sourced: &Sourced<v1::Service>,
+        slices: Option<&[&Sourced<EndpointSlice>]>,
         problems: &mut Vec<Problem>,
-    ) {
-        let slices = slices_by_service(&inventory.endpoint_slices, problems);
-        for sourced in &inventory.services {
-            let Some(mut service) = Service::read(sourced, namespaces, problems) else { continue };
-            for address in &service.addresses {
-                if let Some(other) = self.services_by_ip.insert(*address, service.key.clone()) {
-                    let message = format!(
-                        "{address} is also the address of {}/{}; the later one is used",
-                        other.0, other.1
-                    );
-                    problems.push(sourced.problem("spec.clusterIP", message));
+    ) -> Option<Built> {
+        let mut service = Service::read(sourced, self.namespaces, problems)?;
+        let key = service.key.clone();
+        let (mut count, mut declares) = (0, Vec::new());
+        for (number, port) in &mut service.ports {
+            let wanted = Wanted {
+                service: (&key.0, &key.1),
+                opaque: service.opaque.contains(*number) || port.declared == Some(Declared::Opaque),
+                publish_not_ready: service.publish_not_ready,
+            };
+            let gathered = match slices {
+                Some(slices) => self.of_slices(&wanted, &port.name, slices, problems),
+                // Without slices, the pods themselves: nobody computes slices for a folder of manifests.
+                None => self.of_selector(&wanted, *number, port.target.as_ref(), &service.selector),
+            };
+            count += gathered.len();
+            for (address, (endpoint, workload)) in gathered.into_iter().take(ENDPOINTS_MAX) {
+                if let (Some(workload), Some(declared)) = (workload, port.declared) {
+                    declares.push(((workload, address.port()), declared));
                 }
+                port.endpoints.push(Arc::new(endpoint));
             }
-            let key = service.key.clone();
-            let mut count = 0;
-            for (number, port) in &mut service.ports {
-                let wanted = Wanted {
-                    service: (&key.0, &key.1),
-                    opaque: service.opaque.contains(*number)
-                        || port.declared == Some(Declared::Opaque),
-                    publish_not_ready: service.publish_not_ready,
-                };
-                let gathered = match slices.get(&key) {
-                    Some(slices) => self.of_slices(&wanted, &port.name, slices, problems),
-                    // Without slices, the pods themselves: nobody computes slices for a folder of manifests.
-                    None => {
-                        self.of_selector(&wanted, *number, port.target.as_ref(), &service.selector)
-                    }
-                };
-                count += gathered.len();
-                for (address, (endpoint, workload)) in gathered.into_iter().take(ENDPOINTS_MAX) {
-                    if let (Some(workload), Some(declared)) = (workload, port.declared) {
-                        // Two Services that disagree about a port declare nothing.
-                        self.declared
-                            .entry((workload, address.port()))
-                            .and_modify(|before| *before = before.filter(|b| *b == declared))
-                            .or_insert(Some(declared));
-                    }
-                    port.endpoints.push(Arc::new(endpoint));
-                }
-            }
-            if count > ENDPOINTS_MAX * service.ports.len().max(1) {
-                problems.push(sourced.problem(
-                    "",
-                    format!("more than {ENDPOINTS_MAX} endpoints; the rest gets no traffic"),
-                ));
-            }
-            self.services.insert(key, service);
         }
+        if count > ENDPOINTS_MAX * service.ports.len().max(1) {
+            problems.push(sourced.problem(
+                "",
+                format!("more than {ENDPOINTS_MAX} endpoints; the rest gets no traffic"),
+            ));
+        }
+        let (mut named, mut addressed) = (Vec::new(), Vec::new());
+        for slice in slices.into_iter().flatten() {
+            for endpoint in &slice.object.endpoints {
+                match target_of(&key.0, endpoint) {
+                    Some((id, _)) => named.push(id),
+                    None => {
+                        let addresses = endpoint.addresses.iter();
+                        addressed.extend(addresses.flat_map(|ip| ip.parse::<IpAddr>()));
+                    }
+                }
+            }
+        }
+        let selects = slices.is_none();
+        Some(Built { service: Arc::new(service), declares, named, addressed, selects })
     }
 
     fn of_slices(
@@ -216,7 +252,11 @@ impl World {
                             }
                             continue;
                         };
-                        let pod = self.pod_of(&slice.key.namespace, endpoint, ip);
+                        let pod = match self.who(&slice.key.namespace, endpoint, ip) {
+                            Who::Pod(pod) => Some(pod),
+                            Who::Nobody => None,
+                            Who::Awaited => continue,
+                        };
                         if wanted.takes(endpoint, pod) {
                             wanted.put(&mut found, SocketAddr::new(ip, port), pod);
                         }
@@ -228,18 +268,20 @@ impl World {
     }
 
     /// The pod that a slice's endpoint is: by name where the slice says so, by address otherwise.
-    fn pod_of(
-        &self,
-        namespace: &Arc<str>,
-        endpoint: &SliceEndpoint,
-        ip: IpAddr,
-    ) -> Option<&Arc<Pod>> {
-        let target = endpoint.target_ref.as_ref().filter(|t| t.kind.as_deref() == Some("Pod"));
-        match target.and_then(|target| target.name.as_deref()) {
-            Some(name) => {
-                self.pods.get(&WorkloadId { namespace: namespace.clone(), pod: name.into() })
+    fn who(&self, namespace: &Arc<str>, endpoint: &SliceEndpoint, ip: IpAddr) -> Who<'_> {
+        match target_of(namespace, endpoint) {
+            Some((id, uid)) => match self.pods.by_id.get(&id) {
+                // Of the same name, and not the same one: a StatefulSet's pod that was made again.
+                Some(pod) if uid.is_some() && pod.uid.is_some() && uid != pod.uid.as_deref() => {
+                    Who::Awaited
+                }
+                Some(pod) => Who::Pod(pod),
+                None => Who::Awaited,
+            },
+            None => {
+                let id = self.pods.by_ip.get(&ip.to_canonical());
+                id.and_then(|id| self.pods.by_id.get(id)).map_or(Who::Nobody, Who::Pod)
             }
-            None => self.pod_at(ip),
         }
     }
 
@@ -255,7 +297,7 @@ impl World {
             return found;
         }
         let first = WorkloadId { namespace: wanted.service.0.into(), pod: "".into() };
-        let pods = self.pods.range(first..).map(|(_, pod)| pod);
+        let pods = self.pods.by_id.range(first..).map(|(_, pod)| pod);
         for pod in pods.take_while(|pod| pod.id.namespace.as_ref() == wanted.service.0) {
             let selected = selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
             let port = match target {
@@ -301,11 +343,22 @@ impl Wanted<'_> {
     }
 }
 
-fn slices_by_service<'a>(
-    slices: &'a [Sourced<EndpointSlice>],
-    problems: &mut Vec<Problem>,
-) -> HashMap<ServiceKey, Vec<&'a Sourced<EndpointSlice>>> {
+/// The pod that an endpoint says it is, and its UID.
+fn target_of<'a>(
+    namespace: &Arc<str>,
+    endpoint: &'a SliceEndpoint,
+) -> Option<(WorkloadId, Option<&'a str>)> {
+    let target = endpoint.target_ref.as_ref().filter(|t| t.kind.as_deref() == Some("Pod"))?;
+    let id = WorkloadId { namespace: namespace.clone(), pod: target.name.as_deref()?.into() };
+    Some((id, target.uid.as_deref()))
+}
+
+/// The slices of every Service, and a problem for each slice that is nobody's.
+pub(super) fn slices_by_service(
+    slices: &[Sourced<EndpointSlice>],
+) -> (HashMap<ServiceKey, Vec<&Sourced<EndpointSlice>>>, Vec<Problem>) {
     let mut by_service: HashMap<ServiceKey, Vec<_>> = HashMap::new();
+    let mut problems = Vec::new();
     for slice in slices {
         let labels = slice.object.metadata.labels.as_ref();
         match labels.and_then(|labels| labels.get("kubernetes.io/service-name")) {
@@ -319,5 +372,5 @@ fn slices_by_service<'a>(
             )),
         }
     }
-    by_service
+    (by_service, problems)
 }

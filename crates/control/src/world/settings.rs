@@ -119,7 +119,7 @@ fn get<'a>(annotations: Option<&'a Annotations>, name: &str) -> Option<(String, 
 }
 
 /// Settings of every namespace that has some.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct NamespaceSettings(BTreeMap<Arc<str>, Settings>);
 
 impl NamespaceSettings {

@@ -13,12 +13,32 @@ use std::path::Path;
 mod manifests;
 mod routes;
 mod services;
+mod steps;
 
-/// The world of a text of manifests, and its problems as `object: field: message`.
+/// The world of a text of manifests, from a directory; it is the same from an API server.
+#[track_caller]
 fn world(text: &str) -> World {
     let mut layers = crate::source::layers::Layers::default();
     layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), text));
-    World::build(&layers.inventory(), &MeshNames::default(), 1)
+    let read = layers.inventory();
+    let world = World::build(&read, &MeshNames::default(), 1);
+    let listed = crate::source::kubernetes::tests::by_events(text);
+    let other = World::build(&listed, &MeshNames::default(), 1);
+    assert_eq!(show(&other), show(&world));
+    // What a directory says of its files, an API server has refused.
+    let of_world = |world: &World, source: &Inventory| -> Vec<String> {
+        let problems = world.problems.iter().filter(|problem| !source.problems.contains(problem));
+        problems.map(|p| format!("{}: {}: {}", p.object, p.field, p.message)).collect()
+    };
+    assert_eq!(of_world(&other, &listed), of_world(&world, &read));
+    world
+}
+
+/// All of a world that comes from objects.
+fn show(world: &World) -> String {
+    let attached: BTreeMap<_, _> = world.attached.iter().collect();
+    let declared: BTreeMap<_, _> = world.declared.iter().collect();
+    format!("{:#?}\n{:#?}\n{attached:#?}\n{declared:#?}", world.pods, world.services)
 }
 
 fn problems(world: &World) -> Vec<String> {

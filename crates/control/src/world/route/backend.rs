@@ -9,6 +9,10 @@ use leno_model::name::Resource;
 use leno_model::route::{Backend, BackendKind, Distribution};
 use std::sync::Arc;
 
+/// What a request is told whose backend cannot be had.
+const NOT_A_SERVICE: &str = "the backend is not a Service";
+const NOT_GRANTED: &str = "the backend is not granted";
+
 impl<T> Compiler<'_, T> {
     /// Where requests go; `None` where there is nowhere.
     pub(super) fn backends(
@@ -28,6 +32,15 @@ impl<T> Compiler<'_, T> {
             let weight = u32::try_from(backend.weight.unwrap_or(1)).unwrap_or(0);
             let filters = self.filters(&format!("{field}.filters"), backend.filters.clone());
             let found = self.backend(&field, backend);
+            if let Err(short) = found {
+                let reason = match short {
+                    NOT_A_SERVICE => "InvalidKind",
+                    NOT_GRANTED => "RefNotPermitted",
+                    _ => "BackendNotFound",
+                };
+                let why = self.reported();
+                self.findings.unresolved.get_or_insert((reason, why));
+            }
             if weight == 0 {
                 continue;
             }
@@ -80,11 +93,7 @@ impl<T> Compiler<'_, T> {
         let is_service = matches!(backend.group, None | Some("" | "core"))
             && matches!(backend.kind, None | Some("Service"));
         if !is_service {
-            return wrong(
-                ".kind",
-                "only a Service can be a backend".to_owned(),
-                "the backend is not a Service",
-            );
+            return wrong(".kind", "only a Service can be a backend".to_owned(), NOT_A_SERVICE);
         }
         let own = &self.route.key.namespace;
         let key: ServiceKey =
@@ -94,7 +103,7 @@ impl<T> Compiler<'_, T> {
                 "no ReferenceGrant in namespace {} allows a {} of {own} to use Service {}",
                 key.0, self.route.key.kind, key.1
             );
-            return wrong(".namespace", message, "the backend is not granted");
+            return wrong(".namespace", message, NOT_GRANTED);
         }
         let Some(service) = self.world.services.get(&key) else {
             return wrong(

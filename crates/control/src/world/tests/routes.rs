@@ -198,7 +198,7 @@ fn the_oldest_route_comes_first() {
 
 #[test]
 fn grpc_services_and_methods_are_paths() {
-    let rules = "{matches: [{method: {service: shop.Cart, method: Add}}, {method: {service: shop.Cart}}, {method: {method: Health.Check}}, {headers: [{name: x, value: y}]}], backendRefs: [{name: v1, port: 80}]}, {backendRefs: [{name: nobody, port: 80}]}";
+    let rules = "{matches: [{method: {service: shop.Cart, method: Add}}, {method: {service: shop.Cart}}, {method: {method: Health.Check}}, {headers: [{name: x, value: 'y'}]}], backendRefs: [{name: v1, port: 80}]}, {backendRefs: [{name: nobody, port: 80}]}";
     let declared = |protocol: &str, route: &str| {
         let service = service("a", "web", "10.96.0.9", &format!(", appProtocol: {protocol}"));
         world(&[service, service_v1(), route.to_owned()].concat())

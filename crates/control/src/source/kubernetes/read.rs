@@ -1,0 +1,188 @@
+//! The API server's JSON to objects; pure. Each object is read by itself, so that one that cannot be read stops no other.
+
+use super::catalogue::Event;
+use super::strip;
+use crate::source::{Key, Object, Origin};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// An object that was read, or why it could not be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// What it is called.
+    pub key: Key,
+    /// Where it is, in which version.
+    pub origin: Origin,
+    /// The object without what nobody reads; else the field and what is wrong with it.
+    pub object: Result<Object, (String, String)>,
+}
+
+/// As much of any object as tells which it is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+}
+
+/// Reads one object; `Err` where it has not even a name.
+///
+/// # Errors
+/// What is wrong.
+pub fn object(kind: &'static str, text: &str) -> Result<Read, String> {
+    let header: Header<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Metadata { name, namespace, resource_version } = header.metadata;
+    if name.is_empty() {
+        return Err("an object without name".to_owned());
+    }
+    let (namespace, name): (Arc<str>, Arc<str>) = (namespace.into(), name.into());
+    let version = resource_version.into();
+    let origin = Origin::Cluster { namespace: namespace.clone(), name: name.clone(), version };
+    let object = Object::deserialize(kind, &mut serde_json::Deserializer::from_str(text))
+        .map(strip::strip)
+        .map_err(|error| (wrong_field(kind, text), without_place(&error.to_string())));
+    Ok(Read { key: Key { kind, namespace, name }, origin, object })
+}
+
+/// Reads again, more slowly, to find the field where reading stops.
+fn wrong_field(kind: &str, text: &str) -> String {
+    let mut track = serde_path_to_error::Track::new();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+    let _ = Object::deserialize(kind, tracked);
+    match track.path().to_string() {
+        path if path == "." => String::new(),
+        path => path,
+    }
+}
+
+/// A line and column of the server's JSON tell an operator nothing.
+fn without_place(message: &str) -> String {
+    message.split(" at line ").next().unwrap_or(message).to_owned()
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub struct Page {
+    /// Its objects.
+    pub objects: Vec<Read>,
+    /// Objects that have no name.
+    pub nameless: Vec<String>,
+    /// What the list is as of.
+    pub version: String,
+    /// Where the next page begins, empty at the end.
+    pub next: String,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow, default)]
+    metadata: ListMetadata<'a>,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata<'a> {
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow, default, rename = "continue")]
+    next: Cow<'a, str>,
+}
+
+/// Reads a page of a list.
+///
+/// # Errors
+/// It is no list.
+pub fn page(kind: &'static str, body: &[u8]) -> Result<Page, String> {
+    let list: List<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let (mut objects, mut nameless) = (Vec::new(), Vec::new());
+    for item in list.items.into_iter().flatten() {
+        match object(kind, item.get()) {
+            Ok(read) => objects.push(read),
+            Err(wrong) => nameless.push(wrong),
+        }
+    }
+    let version = list.metadata.resource_version.into_owned();
+    Ok(Page { objects, nameless, version, next: list.metadata.next.into_owned() })
+}
+
+/// A line of a watch.
+#[derive(Debug)]
+pub enum Line {
+    /// Something happened; the version from which to go on.
+    Happened(Event, String),
+    /// Nothing happened up to this version.
+    Bookmark(String),
+    /// The API server ends the watch: HTTP status and message.
+    Error(u16, String),
+}
+
+#[derive(Deserialize)]
+struct WatchLine<'a> {
+    #[serde(borrow, rename = "type")]
+    what: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// The API server's words about a failure.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Failure {
+    /// As HTTP has it.
+    pub code: u16,
+    /// For a person.
+    pub message: String,
+}
+
+/// Reads a line of a watch.
+///
+/// # Errors
+/// It is none; others may be.
+pub fn line(kind: &'static str, text: &[u8]) -> Result<Line, String> {
+    let line: WatchLine<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let body = line.object.get();
+    match line.what.as_ref() {
+        "ERROR" => {
+            let failure: Failure = serde_json::from_str(body).unwrap_or_default();
+            Ok(Line::Error(failure.code, failure.message))
+        }
+        "BOOKMARK" => {
+            let header: Header<'_> = serde_json::from_str(body).map_err(|e| e.to_string())?;
+            Ok(Line::Bookmark(header.metadata.resource_version.into_owned()))
+        }
+        "ADDED" | "MODIFIED" => {
+            let read = object(kind, body)?;
+            let version = version(&read.origin);
+            Ok(Line::Happened(Event::Applied(read), version))
+        }
+        "DELETED" => {
+            let read = object(kind, body)?;
+            let version = version(&read.origin);
+            Ok(Line::Happened(Event::Deleted(read.key), version))
+        }
+        other => Err(format!("an event of type {other}")),
+    }
+}
+
+fn version(origin: &Origin) -> String {
+    match origin {
+        Origin::Cluster { version, .. } => version.to_string(),
+        Origin::File { .. } => String::new(),
+    }
+}

@@ -1,0 +1,134 @@
+//! What became of routes, written into their status, and refusals as Events, while this replica leads.
+//!
+//! - [`parents`]: the status that a route should have, of the one that it has; pure.
+//! - [`events`]: what is said to whoever looks at the object, at most so often.
+
+pub mod events;
+pub mod parents;
+
+use crate::limit::{API_WAIT_MAX, STATUS_WRITES_PER_SECOND_MAX};
+use crate::source::Key;
+use crate::source::kubernetes::WATCHED;
+use crate::world::World;
+use crate::world::route::verdict::Verdict;
+use anyhow::{Context, Result, anyhow};
+use events::Teller;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+/// What could not be written is tried again after this.
+const RETRY: Duration = Duration::from_secs(5);
+/// All of it is looked at so often, in case that somebody else took out what we wrote.
+const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Writes while it leads.
+pub struct Writer {
+    client: Client,
+    teller: Teller,
+    /// The verdict that is known to stand in each route's status.
+    written: BTreeMap<Key, Verdict>,
+}
+
+impl Writer {
+    /// `me` is who events come from.
+    #[must_use]
+    pub fn new(client: Client, me: String) -> Self {
+        Self { teller: Teller::new(client.clone(), me), client, written: BTreeMap::new() }
+    }
+
+    /// Until it is dropped.
+    pub async fn run(
+        mut self,
+        mut worlds: watch::Receiver<Arc<World>>,
+        mut leads: watch::Receiver<bool>,
+    ) {
+        loop {
+            if leads.wait_for(|leads| *leads).await.is_err() {
+                return;
+            }
+            let world = worlds.borrow_and_update().clone();
+            // Whatever is being written is let go in the moment in which somebody else may lead.
+            let done = tokio::select! {
+                done = self.write(&world) => Some(done),
+                _ = leads.wait_for(|leads| !*leads) => None,
+            };
+            let Some(done) = done else {
+                self.written.clear();
+                continue;
+            };
+            let pause = if done { LOOK_INTERVAL } else { RETRY };
+            tokio::select! {
+                changed = worlds.changed() => if changed.is_err() { return },
+                changed = leads.changed() => if changed.is_err() { return },
+                () = sleep(pause) => self.written.clear(),
+            }
+        }
+    }
+
+    /// Tells whether everything is written.
+    async fn write(&mut self, world: &World) -> bool {
+        let mut done = true;
+        let verdicts: BTreeMap<&Key, &Verdict> =
+            world.verdicts.iter().map(|verdict| (&verdict.route, verdict)).collect();
+        self.written.retain(|key, _| verdicts.contains_key(key));
+        for (key, verdict) in verdicts {
+            if self.written.get(key) == Some(verdict) {
+                continue;
+            }
+            match timeout(API_WAIT_MAX, self.write_one(verdict)).await {
+                Ok(Ok(())) => drop(self.written.insert(key.clone(), verdict.clone())),
+                Ok(Err(error)) => {
+                    warn!("the status of {key} is not written: {error:#}");
+                    done = false;
+                }
+                Err(_) => done = false,
+            }
+        }
+        self.teller.tell(&world.problems).await;
+        done
+    }
+
+    async fn write_one(&self, verdict: &Verdict) -> Result<()> {
+        let path = path(&verdict.route)?;
+        let Some(route) = self.ask("GET", &path, None).await? else { return Ok(()) };
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let Some(parents) = parents::next(&route, verdict, &now) else { return Ok(()) };
+        debug!("status of {}", verdict.route);
+        // With the version that was read, so that what others wrote meanwhile is not lost.
+        let version = &route["metadata"]["resourceVersion"];
+        let patch =
+            json!({"metadata": {"resourceVersion": version}, "status": {"parents": parents}});
+        self.ask("PATCH", &format!("{path}/status"), Some(patch)).await?;
+        sleep(Duration::from_secs(1) / STATUS_WRITES_PER_SECOND_MAX).await;
+        Ok(())
+    }
+
+    /// `None` where the object is gone.
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<Option<Value>> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+            .body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))?;
+        match self.client.request(request).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(anyhow!(error)).context(method.to_owned()),
+        }
+    }
+}
+
+/// Where the API server has a route.
+fn path(key: &Key) -> Result<String> {
+    let plural = WATCHED.iter().find(|(kind, _)| *kind == key.kind).map(|(_, plural)| plural);
+    let plural = plural.with_context(|| format!("{} is not watched", key.kind))?;
+    let (namespace, name) = (&key.namespace, &key.name);
+    Ok(format!("/apis/gateway.networking.k8s.io/v1/namespaces/{namespace}/{plural}/{name}"))
+}

@@ -1,0 +1,168 @@
+//! `status.parents` of a route: ours as the verdict has it, others' as they are; pure.
+
+use crate::world::route::verdict::{Condition, OnParent, Verdict};
+use serde_json::{Value, json};
+
+/// Who we are in a status.
+pub const CONTROLLER: &str = "leno.dev/mesh";
+
+/// The entries that the route should have, where they are not those that it has. `now` is in RFC 3339.
+#[must_use]
+pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
+    // Of another generation: the route is not the one that was judged, and the next verdict is under way.
+    if verdict.generation.is_some()
+        && route["metadata"]["generation"].as_i64() != verdict.generation
+    {
+        return None;
+    }
+    let empty = Vec::new();
+    let before = route["status"]["parents"].as_array().unwrap_or(&empty);
+    let is_ours = |entry: &&Value| entry["controllerName"] == CONTROLLER;
+    let mut next: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
+    for on in &verdict.parents {
+        let Some(parent) = route["spec"]["parentRefs"].get(on.parent) else { continue };
+        let earlier = before.iter().filter(is_ours).find(|entry| entry["parentRef"] == *parent);
+        next.push(json!({
+            "parentRef": parent,
+            "controllerName": CONTROLLER,
+            "conditions": conditions(on, earlier, verdict.generation.unwrap_or(0), now),
+        }));
+    }
+    let same = next.len() == before.len() && next.iter().all(|entry| before.contains(entry));
+    (!same).then_some(next)
+}
+
+fn conditions(on: &OnParent, earlier: Option<&Value>, generation: i64, now: &str) -> Vec<Value> {
+    let one = |of_type: &str, condition: &Condition| {
+        let status = if condition.holds { "True" } else { "False" };
+        let before = earlier
+            .and_then(|entry| entry["conditions"].as_array())
+            .and_then(|all| all.iter().find(|before| before["type"] == of_type))
+            .filter(|before| before["status"] == status);
+        json!({
+            "type": of_type,
+            "status": status,
+            "reason": condition.reason,
+            // The API server takes no more.
+            "message": condition.message.chars().take(32_768).collect::<String>(),
+            "observedGeneration": generation,
+            "lastTransitionTime": before.map_or(json!(now), |b| b["lastTransitionTime"].clone()),
+        })
+    };
+    let mut all = vec![one("Accepted", &on.accepted), one("ResolvedRefs", &on.resolved)];
+    all.extend(on.partly.as_ref().map(|partly| one("PartiallyInvalid", partly)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::kubernetes::tests::by_events;
+    use crate::world::{MeshNames, World};
+
+    const THEN: &str = "2026-01-01T00:00:00Z";
+    const NOW: &str = "2026-02-02T00:00:00Z";
+
+    /// A route on Service `web`, on a Gateway, and more.
+    fn route(parents: &str, backend: &str) -> String {
+        format!(
+            "---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: r, namespace: a, generation: 3}}
+spec:
+  parentRefs: [{{name: outside}}, {parents}]
+  rules: [{{backendRefs: [{backend}]}}]
+"
+        )
+    }
+
+    const WEB: &str = "---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: a}
+spec: {ports: [{name: http, port: 80}]}
+";
+
+    fn verdict(route: &str) -> (Value, Verdict) {
+        let world = World::build(&by_events(&format!("{WEB}{route}")), &MeshNames::default(), 1);
+        let value = serde_saphyr::from_str(route.trim_start_matches("---\n")).unwrap();
+        (value, world.verdicts[0].clone())
+    }
+
+    /// Entries as `parent: type=status reason, …`.
+    fn shown(parents: &[Value]) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+        let entry = |entry: &Value| {
+            let all = entry["conditions"].as_array().unwrap();
+            let one = |c: &Value| {
+                format!("{}={} {}", text(&c["type"]), text(&c["status"]), text(&c["reason"]))
+            };
+            let all: Vec<_> = all.iter().map(one).collect();
+            format!("{}: {}", text(&entry["parentRef"]["name"]), all.join(", "))
+        };
+        parents.iter().map(entry).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn conditions_say_what_became_of_a_route() {
+        let check = |parents: &str, backend: &str, expected: &str| {
+            let (value, verdict) = verdict(&route(parents, backend));
+            assert_eq!(
+                shown(&next(&value, &verdict, NOW).unwrap()),
+                expected,
+                "{parents} {backend}"
+            );
+        };
+        let on =
+            |name: &str, more: &str| format!("{{group: '', kind: Service, name: {name}{more}}}");
+        let good = "{name: web, port: 80}";
+        let accepted = "Accepted=True Accepted, ResolvedRefs";
+        let both = format!("web: {accepted}=True ResolvedRefs");
+        check(&on("web", ""), good, &both);
+        check(&on("web", ", port: 80"), good, &both);
+        check(&on("web", ", sectionName: http"), good, &both);
+        let missing = "Accepted=False NoMatchingParent, ResolvedRefs=True ResolvedRefs";
+        check(&on("web", ", port: 81"), good, &format!("web: {missing}"));
+        check(&on("nobody", ""), good, &format!("nobody: {missing}"));
+        let unresolved = |reason: &str| format!("web: {accepted}=False {reason}");
+        check(&on("web", ""), "{name: nobody, port: 80}", &unresolved("BackendNotFound"));
+        check(&on("web", ""), "{name: web, port: 81}", &unresolved("BackendNotFound"));
+        check(&on("web", ""), "{kind: Other, group: g, name: web}", &unresolved("InvalidKind"));
+        let foreign = "{name: web, namespace: b, port: 80}";
+        check(&on("web", ""), foreign, &unresolved("RefNotPermitted"));
+        let mirrored = "{name: web, port: 80}]}, {filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}], backendRefs: [{name: web, port: 80}";
+        let partly = "PartiallyInvalid=True UnsupportedValue";
+        check(&on("web", ""), mirrored, &format!("{both}, {partly}"));
+    }
+
+    #[test]
+    fn others_entries_stay_and_what_is_right_is_not_written() {
+        let (mut value, verdict) =
+            verdict(&route("{group: '', kind: Service, name: web}", "{name: web, port: 80}"));
+        let theirs = json!({"controllerName": "example.com/other", "parentRef": {"name": "outside"}, "conditions": []});
+        let stale =
+            json!({"controllerName": CONTROLLER, "parentRef": {"name": "gone"}, "conditions": []});
+        value["status"] = json!({"parents": [theirs.clone(), stale]});
+        let first = next(&value, &verdict, THEN).unwrap();
+        assert_eq!((first.len(), &first[0]), (2, &theirs));
+        assert_eq!(first[1]["conditions"][0]["observedGeneration"], 3);
+        value["status"] = json!({"parents": first});
+        assert_eq!(next(&value, &verdict, NOW), None);
+        // A condition keeps the time since which it is so.
+        let mut worse = verdict.clone();
+        worse.parents[0].resolved =
+            Condition { holds: false, reason: "BackendNotFound", message: "m".to_owned() };
+        let second = next(&value, &worse, NOW).unwrap();
+        let times: Vec<_> = second[1]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| &c["lastTransitionTime"])
+            .collect();
+        assert_eq!(times, [&json!(THEN), &json!(NOW)]);
+        // Of a route that changed meanwhile nothing is known.
+        value["metadata"]["generation"] = json!(4);
+        assert_eq!(next(&value, &worse, NOW), None);
+    }
+}

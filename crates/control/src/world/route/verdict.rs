@@ -1,0 +1,86 @@
+//! What became of a route on the Services that it names, in the Gateway API's words. Written into its status by `status`.
+
+use crate::source::Key;
+
+/// A condition of the Gateway API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `True` or `False`.
+    pub holds: bool,
+    /// One word, for programs.
+    pub reason: &'static str,
+    /// For a person.
+    pub message: String,
+}
+
+impl Condition {
+    fn good(reason: &'static str) -> Self {
+        Self { holds: true, reason, message: String::new() }
+    }
+}
+
+/// What became of a route on one of its parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnParent {
+    /// Which of `spec.parentRefs`.
+    pub parent: usize,
+    /// `Accepted`.
+    pub accepted: Condition,
+    /// `ResolvedRefs`.
+    pub resolved: Condition,
+    /// `PartiallyInvalid`, where a part of the route is served as a failure.
+    pub partly: Option<Condition>,
+}
+
+/// What became of a route. Parents that are not Services are others' and not among these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The route.
+    pub route: Key,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// On each Service.
+    pub parents: Vec<OnParent>,
+}
+
+/// Findings about one route while it is compiled; the first of each kind is told.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Which parents are Services, and why one does not take the route.
+    pub(super) parents: Vec<(usize, Option<String>)>,
+    /// A backend that is not to be had.
+    pub(super) unresolved: Option<(&'static str, String)>,
+    /// A rule that answers with a failure, since it has what we do not serve.
+    pub(super) unsupported: Option<String>,
+    /// Rules that are served as they are written.
+    pub(super) rules_good: usize,
+}
+
+impl Findings {
+    pub(super) fn verdict(self, route: Key, generation: Option<i64>) -> Verdict {
+        let resolved = match self.unresolved {
+            None => Condition::good("ResolvedRefs"),
+            Some((reason, message)) => Condition { holds: false, reason, message },
+        };
+        let unsupported = self.unsupported.map(|message| (self.rules_good, message));
+        let on_parent = |(parent, missing): (usize, Option<String>)| {
+            let mut partly = None;
+            let accepted = match (missing, &unsupported) {
+                (Some(message), _) => {
+                    Condition { holds: false, reason: "NoMatchingParent", message }
+                }
+                (None, None) => Condition::good("Accepted"),
+                (None, Some((0, message))) => {
+                    Condition { holds: false, reason: "UnsupportedValue", message: message.clone() }
+                }
+                (None, Some((_, message))) => {
+                    let message = message.clone();
+                    partly = Some(Condition { holds: true, reason: "UnsupportedValue", message });
+                    Condition::good("Accepted")
+                }
+            };
+            OnParent { parent, accepted, resolved: resolved.clone(), partly }
+        };
+        Verdict { route, generation, parents: self.parents.into_iter().map(on_parent).collect() }
+    }
+}
