@@ -113,6 +113,6 @@ mod tests {
         let kept = references(&everything("mesh").unwrap(), "mesh", &[], false);
         assert!(kept.iter().all(|one| one["kind"] != "Namespace"));
         let text = yaml(&all).unwrap();
-        assert!(!text.contains("data:") && text.contains("kind: Deployment"), "{text}");
+        assert!(!text.contains("\ndata:") && text.contains("kind: Deployment"), "{text}");
     }
 }

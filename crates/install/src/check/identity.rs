@@ -1,0 +1,234 @@
+//! Roots and issuer, and whether the control plane and the namespaces have them.
+
+use super::facts::{ANCHORS, Facts, ISSUER, full_name, pair, span, text};
+use super::{Category, failed, passing, some_of, warning};
+use crate::certificates::{self, IssuerError};
+use leno_inject::Mesh;
+use leno_inject::scope::{self, EXCLUDED, Marks, Wish};
+use serde_json::Value;
+
+/// A certificate that has less than this is said to expire soon: time to renew it by hand, with holidays between.
+const SOON_SECONDS: u64 = 60 * 24 * 60 * 60;
+/// An issuer that lives shorter than that is renewed by a machine, at a third of its life before the end.
+const SHORT_SECONDS: u64 = 180 * 24 * 60 * 60;
+
+pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
+    anchors(facts, category);
+    issuer(facts, category);
+    loaded(facts, category);
+    copies(facts, category);
+}
+
+fn anchors(facts: &Facts, category: &mut Category<'_>) {
+    let what = "the trust anchors are there";
+    let restore = "restore it from a backup, or from a copy: kubectl get configmap leno-trust-anchors -A shows where \
+        there are some";
+    let Some(pem) = facts.anchors_pem() else {
+        return category.add(what, failed(format!("no {ANCHORS} with trust-anchors.pem"), restore));
+    };
+    let lives = certificates::lives(pem);
+    let all = certificates::certificates(pem).map_or(0, |all| all.len());
+    if all == 0 || lives.len() != all {
+        let wrong =
+            failed(format!("{ANCHORS}: what is there is no bundle of certificates"), restore);
+        return category.add(what, wrong);
+    }
+    category.add(what, None);
+    let now = facts.clock();
+    let rotate = "make a new root, put old and new into one file, leno upgrade --identity-trust-anchors-file FILE, then \
+        change the issuer, restart what is meshed, and leave the old root out";
+    let ended: Vec<u64> =
+        lives.iter().map(|life| life.not_after).filter(|end| *end < now).collect();
+    let first = lives.iter().map(|life| life.not_after).min().unwrap_or(0);
+    let verdict = if ended.len() == all {
+        failed(
+            format!(
+                "every root expired; the last {} ago",
+                span(now - ended.iter().max().unwrap_or(&now))
+            ),
+            rotate,
+        )
+    } else if !ended.is_empty() {
+        warning(
+            format!("{} of {all} roots expired", ended.len()),
+            "leave it out with leno upgrade --identity-trust-anchors-file FILE",
+        )
+    } else if first < now + SOON_SECONDS {
+        warning(format!("a root expires in {}", span(first - now)), rotate)
+    } else {
+        None
+    };
+    category.add("the trust anchors are in their life", verdict);
+}
+
+/// What to do about an issuer, by who made it.
+fn renew(facts: &Facts) -> &'static str {
+    if facts.config("external-identity") == "true" {
+        "it is made by others (identity.external): look at what makes it, `kubectl -n leno describe certificate` with \
+         cert-manager; the control plane picks a new one up by itself"
+    } else {
+        "leno upgrade --renew-issuer | kubectl apply -f - makes a new one with the root in Secret leno-identity-root; where \
+         there is none, leno upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K | kubectl apply -f -"
+    }
+}
+
+fn issuer(facts: &Facts, category: &mut Category<'_>) {
+    let what = "the issuer is signed by the trust anchors, and its key is its own";
+    if facts.unread.contains_key(ISSUER) {
+        return;
+    }
+    let Some(object) = facts.object(ISSUER) else {
+        return category.add(what, failed(format!("there is no {ISSUER}"), renew(facts)));
+    };
+    let Some(issuer) = pair(object) else {
+        let wrong = failed(format!("{ISSUER} has no tls.crt and tls.key in PEM"), renew(facts));
+        return category.add(what, wrong);
+    };
+    let Some(anchors) = facts.anchors_pem() else { return };
+    let domain = facts.config("trust-domain");
+    let domain = if domain.is_empty() { "cluster.local" } else { domain };
+    let life = match certificates::examine(&issuer, anchors, domain) {
+        Ok(life) => {
+            category.add(what, None);
+            life
+        }
+        Err(error) => {
+            let hint = match &error {
+                IssuerError::KeyMismatch | IssuerError::Key(_) => format!(
+                    "tls.crt and tls.key of {ISSUER} are of two issuers: put both back from one; or {}",
+                    renew(facts)
+                ),
+                IssuerError::Untrusted(_) => format!(
+                    "proxies would refuse all certificates of this issuer: bring one that a root of {ANCHORS} signed, or \
+                     add its root there before; else {}",
+                    renew(facts)
+                ),
+                _ => renew(facts).to_owned(),
+            };
+            category.add(what, failed(format!("{ISSUER}: {error}"), hint));
+            // Its dates are worth a word of their own where they can be read.
+            match certificates::lives(&issuer.certificate).first() {
+                Some(life) => *life,
+                None => return,
+            }
+        }
+    };
+    let now = facts.clock();
+    let whole = life.not_after.saturating_sub(life.not_before);
+    let soon = if whole < SHORT_SECONDS { whole / 3 } else { SOON_SECONDS };
+    let verdict = match certificates::dates(life, now) {
+        Err(IssuerError::Expired(ago)) => failed(
+            format!(
+                "{ISSUER} expired {} ago: no certificate is given or renewed any more",
+                span(ago)
+            ),
+            renew(facts),
+        ),
+        Err(error) => failed(error.to_string(), "look at the clocks, then at who made the issuer"),
+        Ok(()) if life.not_after - now < soon => {
+            warning(format!("{ISSUER} expires in {}", span(life.not_after - now)), renew(facts))
+        }
+        Ok(()) => None,
+    };
+    category.add("the issuer is in its life, and for long enough", verdict);
+}
+
+/// The value of a label, of the first sample of a family.
+fn label<'a>(exposition: &'a str, family: &str, label: &str) -> Option<&'a str> {
+    let line = exposition
+        .lines()
+        .find(|line| line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' '])))?;
+    let (_, after) = line.split_once(&format!("{label}=\""))?;
+    after.split('"').next()
+}
+
+fn value<'a>(exposition: &'a str, family: &str) -> Option<&'a str> {
+    exposition.lines().find_map(|line| line.strip_prefix(family)?.strip_prefix(' '))
+}
+
+/// Whether what signs is what is in the Secret.
+fn loaded(facts: &Facts, category: &mut Category<'_>) {
+    let in_secret = facts
+        .object(ISSUER)
+        .and_then(pair)
+        .and_then(|issuer| certificates::lives(&issuer.certificate).first().copied());
+    let mut wrong = Vec::new();
+    let mut asked = false;
+    for (pod, metrics) in &facts.control_metrics {
+        let Ok(metrics) = metrics else { continue };
+        asked = true;
+        let reason = label(metrics, "leno_issuer_rejected", "reason");
+        let signs = label(metrics, "leno_issuer_certificate_info", "not_after");
+        let differs = match (signs.and_then(|end| end.parse::<u64>().ok()), in_secret) {
+            (Some(signs), Some(in_secret)) => signs != in_secret.not_after,
+            _ => false,
+        };
+        if let Some(reason) = reason {
+            wrong.push(format!("{pod} does not use the one in the Secret ({reason})"));
+        } else if differs || value(metrics, "leno_issuer_secret_in_use") == Some("0") {
+            wrong.push(format!("{pod} signs with another one than that in the Secret"));
+        }
+    }
+    if asked {
+        let verdict = (!wrong.is_empty()).then(|| {
+            passing(
+                some_of(&wrong),
+                format!(
+                    "a good issuer is picked up within a minute: kubectl -n {} logs deploy/leno-control says why this one \
+                     is not; put {ISSUER} right, or {}",
+                    facts.namespace,
+                    renew(facts)
+                ),
+            )
+        });
+        category.add("the control plane signs with the issuer in the Secret", verdict.flatten());
+    }
+}
+
+/// Whether every namespace that needs the roots has them.
+fn copies(facts: &Facts, category: &mut Category<'_>) {
+    let Some(source) = facts.anchors_pem() else { return };
+    let mut wrong = Vec::new();
+    for namespace in facts.namespaces.iter().filter(|namespace| needs_anchors(facts, namespace)) {
+        let name = text(&namespace["metadata"]["name"]);
+        let copy = facts.anchors.iter().find(|map| text(&map["metadata"]["namespace"]) == name);
+        let pem = copy.map(|map| text(&map["data"][Mesh::TRUST_ANCHORS_KEY]));
+        match pem {
+            None => wrong.push(format!("none in {name}")),
+            Some(pem) if !certificates::same(pem, source) => {
+                wrong.push(format!("others in {name}"))
+            }
+            Some(_) => {}
+        }
+    }
+    let verdict = (!wrong.is_empty()).then(|| {
+        passing(
+            some_of(&wrong),
+            format!(
+                "the control plane's leader copies ConfigMap leno-trust-anchors, and new pods wait for it: look at kubectl -n \
+                 {} logs deploy/leno-control, and at its rights on configmaps",
+                facts.namespace
+            ),
+        )
+    });
+    category.add("every meshed namespace has the trust anchors", verdict.flatten());
+}
+
+fn needs_anchors(facts: &Facts, namespace: &Value) -> bool {
+    let name = text(&namespace["metadata"]["name"]);
+    if EXCLUDED.contains(&name)
+        || name == facts.namespace
+        || facts.only.as_deref().is_some_and(|only| only != name)
+        || namespace["metadata"].get("deletionTimestamp").is_some()
+    {
+        return false;
+    }
+    let wishes = Marks::of(namespace.get("metadata"))
+        .and_then(|marks| scope::wish(&Marks::default(), &marks, Wish::Disabled));
+    let prefix = format!("{name}/");
+    wishes == Ok(Wish::Enabled)
+        || facts
+            .pods
+            .iter()
+            .any(|pod| full_name(pod).starts_with(&prefix) && scope::is_injected(&pod["spec"]))
+}

@@ -1,0 +1,113 @@
+//! Whether the API server and the webhook would trust each other.
+
+use super::facts::{Facts, INJECTOR, WEBHOOK, WEBHOOK_TLS, secret, span, text};
+use super::{Category, failed, passing, warning};
+use crate::certificates::{self, Pair};
+use base64::Engine as _;
+use leno_tls::{Serving, UnixTime};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject;
+use serde_json::Value;
+use std::time::Duration;
+
+/// The leader renews at two thirds of 90 days; less than this means that it does not.
+const SOON_SECONDS: u64 = 20 * 24 * 60 * 60;
+
+pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
+    let namespace = &facts.namespace;
+    let apply =
+        "leno upgrade | kubectl apply -f - puts it back (helm upgrade, where Helm installed it)";
+    let configuration = facts.object(WEBHOOK);
+    let what = "the webhook is configured";
+    match configuration {
+        None => {
+            let seen = format!("there is no {WEBHOOK}: no pod gets a proxy");
+            category.add(what, failed(seen, apply));
+        }
+        Some(_) => category.add(what, None),
+    }
+    let verdict = facts
+        .object(INJECTOR)
+        .is_none()
+        .then(|| failed(format!("there is no {INJECTOR}: the API server cannot ask"), apply));
+    category.add("the webhook has its Service", verdict.flatten());
+    if facts.unread.contains_key(WEBHOOK_TLS) {
+        return;
+    }
+    let again = format!(
+        "the control plane's leader makes it by itself: kubectl -n {namespace} logs deploy/leno-control says why it does not; \
+         kubectl -n {namespace} delete secret leno-injector-tls has a new one made"
+    );
+    let what = "the webhook's certificate is good for its name";
+    let object = facts.object(WEBHOOK_TLS);
+    let Some(pair) = object.and_then(super::facts::pair) else {
+        let seen = format!("there is no {WEBHOOK_TLS} with tls.crt and tls.key");
+        return category.add(what, passing(seen, again));
+    };
+    let roots = object.and_then(|object| secret(object, "ca.crt")).unwrap_or_default();
+    let verdict = match serve(&pair, &roots, namespace, facts.clock()) {
+        Err(why) => {
+            let seen = format!("{WEBHOOK_TLS}: {why}");
+            failed(seen, again.clone())
+        }
+        Ok(left) if left < SOON_SECONDS => {
+            warning(format!("it expires in {} and was not renewed", span(left)), again.clone())
+        }
+        Ok(_) => None,
+    };
+    category.add(what, verdict);
+    if let Some(configuration) = configuration {
+        bundle(facts, configuration, &pair, category);
+    }
+}
+
+/// How long the certificate lives from now on, where a client with these roots would accept it.
+fn serve(pair: &Pair, roots: &str, namespace: &str, now: u64) -> Result<u64, String> {
+    let chain = certificates::certificates(&pair.certificate)?;
+    let roots = certificates::certificates(roots)?;
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(|e| e.to_string())?;
+    let name = format!("leno-injector.{namespace}.svc");
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(now));
+    let serving = Serving::new(chain, key, &roots, &name, at).map_err(|error| error.to_string())?;
+    Ok(serving.validity().not_after.saturating_sub(now))
+}
+
+/// Whether the API server trusts the certificate, by each entry of the configuration.
+fn bundle(facts: &Facts, configuration: &Value, pair: &Pair, category: &mut Category<'_>) {
+    let namespace = &facts.namespace;
+    let mut wrong = Vec::new();
+    for entry in configuration["webhooks"].as_array().into_iter().flatten() {
+        let name = text(&entry["name"]);
+        let encoded = text(&entry["clientConfig"]["caBundle"]);
+        let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
+        let roots = String::from_utf8(bytes).unwrap_or_default();
+        if roots.is_empty() {
+            wrong.push(format!("{name} has no caBundle"));
+        } else if let Err(why) = serve(pair, &roots, namespace, facts.clock()) {
+            wrong.push(format!("{name}: the caBundle does not fit the certificate ({why})"));
+        }
+    }
+    let verdict = (!wrong.is_empty()).then(|| {
+        passing(
+            wrong.join("; "),
+            format!(
+                "the API server refuses the webhook, so pods that wish a proxy are not made. The control plane's leader writes \
+                 caBundle: look at kubectl -n {namespace} logs deploy/leno-control and at its right to patch \
+                 mutatingwebhookconfigurations leno-injector; kubectl -n {namespace} delete secret leno-injector-tls makes all of it new"
+            ),
+        )
+    });
+    category.add("the API server trusts the webhook's certificate", verdict.flatten());
+    let ignores = configuration["webhooks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|entry| entry["failurePolicy"] != "Fail");
+    let verdict = ignores.then(|| {
+        warning(
+            "failurePolicy is not Fail in every entry: while the control plane is away, pods start without a proxy",
+            "leno upgrade | kubectl apply -f - puts it back, unless it is wanted",
+        )
+    });
+    category.add("no pod starts without its proxy in silence", verdict.flatten());
+}
