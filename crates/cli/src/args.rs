@@ -1,9 +1,11 @@
 //! Flags, with their help beside them.
 
+mod check;
 pub(crate) mod home;
 mod install;
 mod traffic;
 
+pub(crate) use check::{Check, Findings};
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use traffic::{
     Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Shown, Stat,
@@ -53,8 +55,8 @@ pub(crate) enum Verb {
     Uninstall(Uninstall),
     /// Measure: load, scenarios, reports
     Bench(crate::bench::Bench),
-    /// Tell what this machine lacks, and what to do about it
-    Check,
+    /// Tell what is wrong with the mesh in a cluster, or what this machine lacks for `leno up`, and what to do about it
+    Check(Box<Check>),
     /// Print the version
     Version,
 }
@@ -201,6 +203,9 @@ mod tests {
             "leno diagnostics proxy-metrics deploy/web -n shop",
             "leno diagnostics controller-metrics",
             "leno check",
+            "leno check --pre --kubeconfig k",
+            "leno check --proxy -n shop -o short --wait 2m",
+            "leno check --machine",
             "leno inject -",
             "leno install --set control.replicas=3,podMonitor.enabled=true --ha -f values.yaml -o json",
             "leno install --identity-issuer-certificate-file a --identity-issuer-key-file b --identity-trust-anchors-file c",

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod bench;
+mod check;
 mod choose;
 mod diagnostics;
 mod exec;
@@ -53,13 +54,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Bench(arguments) => return bench::run(arguments.verb),
         Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
         Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
-        Verb::Check => {
-            let findings = leno_up::check::run();
-            output::print(&leno_up::check::text(&findings))?;
-            if findings.iter().any(|finding| finding.problem.is_some()) {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
+        Verb::Check(check) => return check::run(given, &check),
         Verb::Version => output::print(&format!("leno {}\n", env!("CARGO_PKG_VERSION")))?,
     }
     Ok(ExitCode::SUCCESS)

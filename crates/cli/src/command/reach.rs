@@ -36,6 +36,25 @@ impl Reach {
         Ok(Self { client })
     }
 
+    /// With a client that there is.
+    pub(super) fn of(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// What `/version` says, and the moment at which the API server said it, as HTTP writes it.
+    pub(super) async fn version(&self) -> Result<(Value, Option<String>)> {
+        let request = http::Request::get("/version").body(kube::client::Body::empty())?;
+        let answer = tokio::time::timeout(ANSWER_WAIT_MAX, self.client.send(request));
+        let answer = answer.await.with_context(|| {
+            format!("the API server did not answer within {} s", ANSWER_WAIT_MAX.as_secs())
+        })?;
+        let answer = answer.context("GET /version")?;
+        let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+        let date = date.map(str::to_owned);
+        let version = self.get("/version").await?.context("there is no /version")?;
+        Ok((version, date))
+    }
+
     /// An object; none where there is none, or where its kind is not known.
     pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
         let request = http::Request::get(path).body(Vec::new())?;
@@ -63,6 +82,14 @@ impl Reach {
                 None => return Ok(items),
             }
         }
+    }
+
+    /// What the API server answers to a new object: of a review, the verdict.
+    pub(super) async fn create(&self, path: &str, object: &Value) -> Result<Value> {
+        let request = http::Request::post(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(serde_json::to_vec(object)?)?;
+        self.request(request).await.with_context(|| format!("POST {path}"))
     }
 
     async fn request(&self, request: http::Request<Vec<u8>>) -> Result<Value, kube::Error> {

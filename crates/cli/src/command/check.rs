@@ -1,0 +1,79 @@
+//! `leno check`: of a cluster, gathers facts ([`gather`]) and prints what `leno_install::check` makes of them; of this machine, what
+//! `leno up` needs.
+
+mod gather;
+
+use crate::args::home::Environment;
+use crate::args::{Check, Findings};
+use crate::output;
+use leno_install::check::{is_well, may_pass, run as judge, shown};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often to look again, with `--wait`.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Looks, prints, and says with the exit code whether all is well.
+pub(crate) fn run(state_dir: Option<&Path>, wish: &Check) -> anyhow::Result<ExitCode> {
+    let environment = Environment::read();
+    if is_of_machine(state_dir, wish, &environment) {
+        return machine();
+    }
+    let until = Instant::now() + wish.wait;
+    let findings = loop {
+        let facts = super::reach::run(async { Ok(gather::facts(wish).await) })?;
+        let findings = judge(&facts);
+        if is_well(&findings) || !may_pass(&findings) || Instant::now() + AGAIN > until {
+            break findings;
+        }
+        std::thread::sleep(AGAIN);
+    };
+    output::print(&match wish.output {
+        Findings::Table => shown::text(&findings, false),
+        Findings::Short => shown::text(&findings, true),
+        Findings::Json => shown::json(&findings),
+    })?;
+    Ok(if is_well(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Flags decide, then the environment; a machine without a kubeconfig is one on which `leno up` runs.
+fn is_of_machine(state_dir: Option<&Path>, wish: &Check, environment: &Environment) -> bool {
+    if wish.machine || wish.means_cluster() {
+        return wish.machine;
+    }
+    let clusters = environment.kubeconfig || environment.kubeconfig_usual || environment.in_pod;
+    state_dir.is_some() || environment.state_dir.is_some() || !clusters
+}
+
+fn machine() -> anyhow::Result<ExitCode> {
+    let findings = leno_up::check::run();
+    output::print(&leno_up::check::text(&findings))?;
+    let is_well = findings.iter().all(|finding| finding.problem.is_none());
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Verb};
+    use clap::Parser;
+
+    #[test]
+    fn which_home_is_checked() {
+        let check = |line: &str, kubeconfig: bool, expected: bool| {
+            let args = Args::parse_from(line.split_whitespace());
+            let Verb::Check(wish) = args.verb else { panic!("{line}") };
+            let environment = Environment { kubeconfig, ..Environment::default() };
+            let of_machine = is_of_machine(args.state_dir.as_deref(), &wish, &environment);
+            assert_eq!(of_machine, expected, "{line}");
+        };
+        check("leno check", false, true);
+        check("leno check", true, false);
+        check("leno check --machine", true, true);
+        check("leno check --state-dir /x", true, true);
+        check("leno check --pre", false, false);
+        check("leno check --kubeconfig x", false, false);
+        check("leno check --proxy -n shop", true, false);
+    }
+}
