@@ -9,6 +9,7 @@
 mod access;
 mod check;
 mod churn;
+mod commands;
 mod examples;
 mod ground;
 mod mesh;
