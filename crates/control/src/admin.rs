@@ -1,5 +1,6 @@
 //! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`, `/diagnostics/…`. Plain HTTP/1, one request a connection.
 
+use crate::ca::keep::Expiries;
 use crate::diagnostics::{self, Refused};
 use crate::limit::{ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_WAIT_MAX};
 use crate::metrics::{Metrics, Seen, render};
@@ -19,8 +20,10 @@ pub struct Pages {
     pub worlds: watch::Receiver<Arc<World>>,
     /// Counters.
     pub metrics: Arc<Metrics>,
-    /// Last seconds of the certificates.
-    pub expiries: watch::Receiver<Vec<(&'static str, u64)>>,
+    /// Last seconds of the certificates; there is no issuer while it is empty.
+    pub expiries: watch::Receiver<Expiries>,
+    /// Whether the webhook is part of being ready.
+    pub webhook: bool,
 }
 
 /// Serves until it is dropped.
@@ -79,12 +82,27 @@ impl Page {
 }
 
 impl Pages {
+    /// What is missing to be ready.
+    fn lacks(&self, version: u64) -> Option<String> {
+        if version == 0 {
+            return Some("the sources are not read yet".to_owned());
+        }
+        if self.expiries.borrow().is_empty() {
+            let why = self.metrics.issuer.reason().unwrap_or("not heard of it");
+            return Some(format!("there is no issuer yet: {why}"));
+        }
+        (self.webhook && !self.metrics.injector.is_serving())
+            .then(|| "the webhook has no certificate yet".to_owned())
+    }
+
     fn page(&self, path: &str, query: &str) -> Page {
         let world = self.worlds.borrow().clone();
         match path {
             "/live" => Page::text("200 OK", "live\n"),
-            "/ready" if world.version > 0 => Page::text("200 OK", "ready\n"),
-            "/ready" => Page::text("503 Service Unavailable", "the sources are not read yet\n"),
+            "/ready" => match self.lacks(world.version) {
+                None => Page::text("200 OK", "ready\n"),
+                Some(lack) => Page::text("503 Service Unavailable", format!("{lack}\n")),
+            },
             "/metrics" => {
                 let (pods, services) = world.counts();
                 let seen = Seen {

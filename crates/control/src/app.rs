@@ -3,19 +3,23 @@
 use crate::admin::{self, Pages};
 use crate::args::{Check, IssueToken, Run};
 use crate::ca::attest::Attested;
-use crate::ca::keep::{Keeper, Origin};
+use crate::ca::keep::{Expiries, Keeper, Origin};
 use crate::ca::root::State;
-use crate::ca::service::Certifier;
+use crate::ca::service::{Attestor, Certifier};
+use crate::cluster::{Cluster, Seen};
 use crate::discovery::Sight;
+use crate::lease::Candidate;
 use crate::limit::DRAIN_MAX;
 use crate::metrics::Metrics;
 use crate::source::file::Reader;
-use crate::source::{Inventory, Problem, file};
+use crate::source::{Inventory, Problem, file, kubernetes};
+use crate::world::builder::Builder;
 use crate::world::{MeshNames, World};
-use crate::{ca, server};
+use crate::{ca, server, status};
 use anyhow::{Context, Result};
 use leno_model::name::SpiffeId;
 use leno_runtime::drain::Drain;
+use leno_runtime::random::Random;
 use leno_runtime::{log, signal, tasks};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,27 +41,42 @@ pub fn run(args: &Run) -> Result<()> {
 }
 
 async fn serve(args: &Run) -> Result<()> {
-    let names = names(&args.trust_domain)?;
-    let state = State::open(&args.state_dir)?;
-    let tokens = Arc::new(state.tokens()?);
+    let names = names(args)?;
     let metrics = Arc::new(Metrics::default());
-    let origin = Origin::Directory { state, brought: args.brought() };
-    let mut keeper = Keeper::new(origin, names.clone(), metrics.clone());
-    let first = keeper.first().await?;
-    let kept = keeper.channels(first)?;
-    let (authorities_seen, credentials_seen, expiries_seen) =
-        (kept.authorities.subscribe(), kept.credentials.subscribe(), kept.expiries.subscribe());
-    let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
     let drain = Drain::new();
 
     let (inventories, inventories_seen) = watch::channel(Arc::new(Inventory::default()));
     let (worlds, worlds_seen) = watch::channel(Arc::new(World::default()));
-    let source = file::run(args.source.clone(), inventories);
-    let _source = tasks::spawn_owned("source", async move {
-        if let Err(error) = source.await {
-            error!(%error, "the sources are not watched");
+    let client = client(args).await?;
+    let cluster =
+        client.clone().map(|client| Cluster::new(client, args.namespace.clone(), metrics.clone()));
+    let (origin, attestor, _followed) = proof(args, &cluster)?;
+    let _source = match &client {
+        Some(client) => {
+            let figures = metrics.source.clone();
+            tasks::spawn_owned("source", kubernetes::run(client.clone(), inventories, figures))
         }
+        None => {
+            let source = file::run(args.source.clone(), inventories);
+            tasks::spawn_owned("source", async move {
+                if let Err(error) = source.await {
+                    error!(%error, "the sources are not watched");
+                }
+            })
+        }
+    };
+    let (leading, leads) = watch::channel(false);
+    let _writing = client.as_ref().map(|client| {
+        let me = replica();
+        let (namespace, figures) = (&args.namespace, metrics.source.clone());
+        let candidate = Candidate::new(client.clone(), namespace, me.clone(), figures);
+        let writer = status::Writer::new(client.clone(), me);
+        [
+            tasks::spawn_owned("lease", candidate.run(leading, drain.guard())),
+            tasks::spawn_owned("status", writer.run(worlds_seen.clone(), leads.clone())),
+        ]
     });
+    let seen = Seen { inventories: inventories_seen.clone(), leads };
     let _world = tasks::spawn_owned("world", follow(inventories_seen, worlds, names.clone()));
 
     let listener = listen(args.listen).await?;
@@ -67,15 +86,32 @@ async fn serve(args: &Run) -> Result<()> {
         None => None,
     };
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
-    let pages =
-        Pages { worlds: worlds_seen.clone(), metrics: metrics.clone(), expiries: expiries_seen };
+    let (expiries, expiries_seen) = watch::channel(Expiries::new());
+    let pages = Pages {
+        worlds: worlds_seen.clone(),
+        metrics: metrics.clone(),
+        expiries: expiries_seen,
+        webhook: args.webhook.is_some(),
+    };
     let _admin = admin.map(|listener| tasks::spawn_owned("admin", admin::serve(listener, pages)));
+    let _injecting = match &cluster {
+        Some(cluster) => inject(args, cluster, seen, &drain).await?,
+        None => Vec::new(),
+    };
 
+    let mut keeper = Keeper::new(origin, names.clone(), metrics.clone());
+    let first = tokio::select! {
+        first = keeper.first() => first?,
+        // A cluster may have no issuer for long.
+        _ = signal::terminate() => return Ok(()),
+    };
+    let kept = keeper.channels(first, expiries)?;
+    let (authorities, credentials) = (kept.authorities.subscribe(), kept.credentials.subscribe());
+    let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
     let certifier =
-        Certifier::new(authorities_seen, tokens, names, args.leaf_lifetime, metrics.clone());
+        Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
     let sight = Sight { worlds: worlds_seen.clone(), drain: drain.clone(), metrics };
-    let serving =
-        tasks::spawn("server", server::serve(listener, credentials_seen, sight, certifier));
+    let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;
     let first = read.wait_for(|world| world.version > 0).await.context("the sources")?.counts();
@@ -94,9 +130,59 @@ async fn serve(args: &Run) -> Result<()> {
     Ok(())
 }
 
-fn names(trust_domain: &str) -> Result<MeshNames> {
+fn names(args: &Run) -> Result<MeshNames> {
+    let trust_domain = args.trust_domain.clone();
     SpiffeId::parse(&format!("spiffe://{trust_domain}")).context("--trust-domain")?;
-    Ok(MeshNames { trust_domain: trust_domain.to_owned(), ..MeshNames::default() })
+    let control_namespace = args.namespace.clone();
+    let proxies_are_containers = args.kubernetes;
+    Ok(MeshNames {
+        trust_domain,
+        control_namespace,
+        proxies_are_containers,
+        ..MeshNames::default()
+    })
+}
+
+/// Where the issuer comes from, and who says whom a token names.
+fn proof(args: &Run, cluster: &Option<Cluster>) -> Result<(Origin, Attestor, Vec<tasks::Owned>)> {
+    if let Some(cluster) = cluster {
+        let (origin, followed) = cluster.issuer();
+        return Ok((origin, cluster.reviewer().into(), followed));
+    }
+    let state = State::open(args.state_dir.as_deref().context("--state-dir")?)?;
+    let tokens = Arc::new(state.tokens()?);
+    Ok((Origin::Directory { state, brought: args.brought() }, tokens.into(), Vec::new()))
+}
+
+/// The webhook, and the anchors in the namespaces of those that it injects.
+async fn inject(
+    args: &Run,
+    cluster: &Cluster,
+    seen: Seen,
+    drain: &Drain,
+) -> Result<Vec<tasks::Owned>> {
+    let mut tasks = cluster.copies(seen.clone());
+    if let Some(address) = args.webhook {
+        let listener = listen(address).await?;
+        info!(webhook = %listener.local_addr()?, "asked about pods here");
+        tasks.extend(cluster.webhook(listener, args.mesh(), seen, drain.clone()));
+    }
+    Ok(tasks)
+}
+
+/// The way to the API server, where that is the source.
+async fn client(args: &Run) -> Result<Option<kube::Client>> {
+    if !args.kubernetes {
+        return Ok(None);
+    }
+    let client = leno_kube::of_service(args.kubeconfig.as_deref()).await;
+    client.map(Some).context("--kubernetes")
+}
+
+/// What no other replica is called: the pod's name, and something of this process, as a container that restarts keeps its pod's name.
+fn replica() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}-{:08x}", host.trim(), Random::from_entropy().next_u64() as u32)
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener> {
@@ -110,11 +196,12 @@ async fn follow(
     names: MeshNames,
 ) {
     let mut version = 0;
+    let mut builder = Builder::new(names);
     // The first value is the empty one that was there before anything was read.
     while inventories.changed().await.is_ok() {
         version += 1;
         let inventory = inventories.borrow_and_update().clone();
-        let world = World::build(&inventory, &names, version);
+        let world = builder.build(&inventory, version);
         let before = worlds.borrow().clone();
         // What is wrong with a file was said when it was read.
         let new = world.problems.iter().filter(|problem| {

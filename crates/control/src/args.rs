@@ -2,6 +2,7 @@
 
 use crate::ca::root::Brought;
 use clap::{Parser, Subcommand};
+use leno_inject::Mesh;
 use leno_runtime::log::Format;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,9 +43,22 @@ pub struct Run {
     /// The control plane's own namespace.
     #[arg(long, default_value = "leno", value_name = "NAME")]
     pub namespace: String,
-    /// Where keys are kept; made with mode 0700.
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: PathBuf,
+    /// Address of its Service, which Kubernetes says to pods of the same namespace: what proxies are given in pods that do not
+    /// ask the cluster's name server.
+    #[arg(long, env = "LENO_CONTROL_SERVICE_HOST", value_name = "IP")]
+    pub control_ip: Option<std::net::IpAddr>,
+    /// Where keys are kept; made with mode 0700. With --kubernetes nothing is.
+    #[arg(long, value_name = "DIR", required_unless_present = "kubernetes")]
+    pub state_dir: Option<PathBuf>,
+    /// Where the API server asks about pods that are being made, over HTTPS at /inject.
+    #[arg(long, value_name = "IP:PORT", requires = "kubernetes")]
+    pub webhook: Option<SocketAddr>,
+    /// Image of the proxies that are injected.
+    #[arg(long, value_name = "IMAGE", requires = "kubernetes")]
+    pub proxy_image: Option<String>,
+    /// When it is pulled: Always, IfNotPresent or Never.
+    #[arg(long, value_name = "POLICY", requires = "kubernetes", value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub proxy_image_pull_policy: Option<String>,
     /// Where proxies connect.
     #[arg(long, value_name = "IP:PORT")]
     pub listen: SocketAddr,
@@ -58,7 +72,7 @@ pub struct Run {
     #[arg(long, default_value = "24h", value_parser = duration)]
     pub leaf_lifetime: Duration,
     /// Your own issuer: certificate (PEM, with any certificates between it and the root).
-    #[arg(long, value_name = "FILE", requires_all = ["issuer_key", "trust_anchors"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "kubernetes", requires_all = ["issuer_key", "trust_anchors"])]
     pub issuer_cert: Option<PathBuf>,
     /// Your own issuer: key (PEM, PKCS #8).
     #[arg(long, value_name = "FILE", requires = "issuer_cert")]
@@ -111,6 +125,27 @@ impl Run {
             key: self.issuer_key.clone()?,
             anchors: self.trust_anchors.clone()?,
         })
+    }
+}
+
+impl Run {
+    /// What the mesh says about the proxies that are injected.
+    #[must_use]
+    pub fn mesh(&self) -> Mesh {
+        let usual = Mesh::default();
+        let namespace = self.namespace.clone();
+        Mesh {
+            control_address: format!("leno-control.{namespace}.svc:{}", Mesh::CONTROL_PORT),
+            control_ip: self.control_ip,
+            proxy_image: self.proxy_image.clone().unwrap_or(usual.proxy_image),
+            image_pull_policy: self
+                .proxy_image_pull_policy
+                .clone()
+                .unwrap_or(usual.image_pull_policy),
+            trust_domain: self.trust_domain.clone(),
+            namespace,
+            ..Mesh::default()
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::ca::copies;
 use crate::ca::keep::Origin;
+use crate::ca::review::Reviewer;
 use crate::ca::secret::ISSUER_SECRET;
 use crate::followed::{Followed, follow};
 use crate::metrics::Metrics;
@@ -59,6 +60,12 @@ impl Cluster {
             + 'static,
     {
         followed(Api::namespaced(self.client.clone(), &self.namespace), name)
+    }
+
+    /// Who says whom a token names.
+    #[must_use]
+    pub fn reviewer(&self) -> Reviewer {
+        Reviewer::new(self.client.clone())
     }
 
     /// Where the issuer comes from.

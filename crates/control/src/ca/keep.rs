@@ -61,9 +61,12 @@ pub struct Kept {
     pub authorities: watch::Sender<Arc<Authority>>,
     /// Our own certificate.
     pub credentials: watch::Sender<Arc<Credentials>>,
-    /// Last seconds of leaf, issuer and root.
-    pub expiries: watch::Sender<Vec<(&'static str, u64)>>,
+    /// When they end.
+    pub expiries: watch::Sender<Expiries>,
 }
+
+/// Last seconds of leaf, issuer and root, Unix time; empty until there is an issuer.
+pub type Expiries = Vec<(&'static str, u64)>;
 
 impl Keeper {
     /// Nothing is read yet.
@@ -94,13 +97,13 @@ impl Keeper {
     ///
     /// # Errors
     /// Our own certificate cannot be signed.
-    pub fn channels(&self, first: Authority) -> Result<Kept> {
+    pub fn channels(&self, first: Authority, shown: watch::Sender<Expiries>) -> Result<Kept> {
         let credentials = self.credentials(&first)?;
-        let expiries = expiries(&first, &credentials);
+        shown.send_replace(expiries(&first, &credentials));
         Ok(Kept {
             authorities: watch::Sender::new(Arc::new(first)),
             credentials: watch::Sender::new(credentials),
-            expiries: watch::Sender::new(expiries),
+            expiries: shown,
         })
     }
 
@@ -218,7 +221,7 @@ impl Keeper {
     }
 }
 
-fn expiries(authority: &Authority, own: &Credentials) -> Vec<(&'static str, u64)> {
+fn expiries(authority: &Authority, own: &Credentials) -> Expiries {
     let mut expiries = vec![
         ("leaf", own.credential().validity().not_after),
         ("issuer", authority.validity.not_after),
@@ -262,6 +265,12 @@ impl IssuerSeen {
     /// What is in the Secret cannot be used; what signed before goes on.
     pub fn rejected(&self, reason: &'static str) {
         self.change(|seen| seen.rejected = Some(reason));
+    }
+
+    /// Why the Secret is not used, in a word.
+    #[must_use]
+    pub fn reason(&self) -> Option<&'static str> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.rejected
     }
 
     /// For the text exposition.

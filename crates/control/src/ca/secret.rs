@@ -8,11 +8,13 @@ use super::root::{Link, certificates_of};
 use crate::world::MeshNames;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use leno_inject::Mesh;
-use leno_tls::{CredentialError, Refused, serving, validity};
+use leno_tls::verify::{self, Side};
+use leno_tls::{Anchors, CredentialError, Refused, UnixTime, serving, validity};
 use rcgen::KeyPair;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The Secret with the issuer.
 pub const ISSUER_SECRET: &str = "leno-identity-issuer";
@@ -49,6 +51,9 @@ pub enum Rejected {
     /// The issuer's life has not begun.
     #[error("the issuer's certificate begins in {0} seconds; look at the clocks")]
     NotYetValid(u64),
+    /// It may not sign.
+    #[error("{CERTIFICATE} is not the certificate of a CA")]
+    NotAuthority,
     /// No anchor has signed it.
     #[error(
         "the issuer's certificate does not lead to a trust anchor of the ConfigMap {}",
@@ -71,6 +76,7 @@ impl Rejected {
             Self::OtherKey => "other_key",
             Self::Expired(_) => "expired",
             Self::NotYetValid(_) => "not_yet_valid",
+            Self::NotAuthority => "not_authority",
             Self::NotTrusted => "not_trusted",
             Self::Refused(_) => "refused",
         }
@@ -124,15 +130,20 @@ pub fn authority(
     if now < link.validity.not_before {
         return Err(Rejected::NotYetValid(link.validity.not_before - now));
     }
+    let trusted = Anchors::from_der(roots.clone(), &names.trust_domain)
+        .map_err(|error| malformed(Mesh::TRUST_ANCHORS_KEY, &error))?;
+    let moment = UnixTime::since_unix_epoch(Duration::from_secs(now));
+    // As a peer it would be refused for being a CA; this is looked at before whose it is.
+    let as_peer = verify::chain(first, rest, &trusted, Side::Server, moment);
+    if as_peer != Err(Refused::AuthorityAsPeer) {
+        return Err(Rejected::NotAuthority);
+    }
     let anchors = anchors.clone();
     Authority::checked(link, rest.to_vec(), roots, anchors, names, now).map_err(|error| {
         match error.downcast_ref::<CredentialError>() {
             // A root of the same name with another key: the issuer's own key was looked at above.
             Some(CredentialError::Refused(Refused::UnknownIssuer | Refused::BadSignature)) => {
                 Rejected::NotTrusted
-            }
-            Some(CredentialError::Refused(Refused::IssuerNotAuthority)) => {
-                Rejected::Refused("it is not the certificate of a CA".to_owned())
             }
             Some(other) => Rejected::Refused(other.to_string()),
             None => Rejected::Refused(error.root_cause().to_string()),

@@ -39,6 +39,12 @@ impl InjectorSeen {
         self.expiry.store(not_after, Ordering::Relaxed);
     }
 
+    /// Whether there is a certificate to serve with.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.expiry.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether `caBundle` and the rest are as they should be; `None` where another replica looks after it.
     pub fn configuration(&self, current: Option<bool>) {
         self.current.store(current.map_or(-1, i64::from), Ordering::Relaxed);

@@ -111,14 +111,14 @@ fn what_a_secret_makes() {
     check(&root.sign(&ca(now - DAY, now - 5), &key), &pem, &anchors, "expired 5 seconds ago");
     check(&root.sign(&ca(now + 9, now + DAY), &key), &pem, &anchors, "not_yet_valid: ");
     let leaf = params(now - 60, now + DAY);
-    check(&root.sign(&leaf, &key), &pem, &anchors, "refused: peers would refuse");
+    check(&root.sign(&leaf, &key), &pem, &anchors, "not_authority: ");
     check(&good, "garbage", &anchors, "malformed: tls.key: there is no private key");
     check(&good, &good, &anchors, "malformed: tls.key: there is no private key");
     check("garbage", &pem, &anchors, "malformed: tls.crt: no certificate");
     check("", &pem, &anchors, "malformed: tls.crt: no certificate");
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     check(broken, &pem, &anchors, "malformed: tls.crt: ");
-    check(&good, &pem, broken, "refused: ");
+    check(&good, &pem, broken, "malformed: trust-anchors.pem: ");
     check(&good, &pem, "hello", "malformed: trust-anchors.pem: no certificate");
     check(&good, &pem, " \n", "no_anchors: ");
     // What is not there.
