@@ -86,6 +86,8 @@ pub const VOCABULARY: &[Word] = &[
         "threads that move traffic, 1 to 256"),
     word("shutdown-grace-period", true, To::Variable(DRAIN), grace,
         "how long the proxy may finish what it has, `30s`, `2m`"),
+    word("fail", false, To::Variable("LENO_PROXY_FAIL"), fail,
+        "`closed`, or `open`: traffic of which nothing is known passes as without a mesh while the control plane is away"),
     word("http2-upgrade", false, To::Control, truth,
         "`true` where linkerd's proxy runs in the place of ours: others of linkerd's carry HTTP/1 to it in HTTP/2"),
     word("proxy-image", false, To::Image, value::image, "the proxy's image, with its tag or digest"),
@@ -111,6 +113,10 @@ fn log_format(text: &str) -> Result<String, String> {
 
 fn access_log(text: &str) -> Result<String, String> {
     one_of(text, &["off", "json", "apache"])
+}
+
+fn fail(text: &str) -> Result<String, String> {
+    one_of(text, &["closed", "open"])
 }
 
 fn truth(text: &str) -> Result<String, String> {

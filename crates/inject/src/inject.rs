@@ -1,7 +1,7 @@
 //! The one function that decides on a pod and makes its patch.
 
 use crate::annotation::{self, LINKERD_INJECT, MESHED, WAS};
-use crate::mesh::Mesh;
+use crate::mesh::{self, Mesh};
 use crate::patch::{Operation, escaped};
 use crate::pod;
 use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish};
@@ -65,7 +65,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Ok(mut settings) => {
             let mut warnings = std::mem::take(&mut settings.warnings);
             warnings.extend(warn(spec, &marks, namespace, &settings));
-            warnings.extend(unknown_name(spec, &mesh.control_address));
+            warnings.extend(mesh::unknown_name(spec, mesh));
             Outcome::Inject(Injected { patch: patch(pod, spec, &settings, mesh), warnings })
         }
     }
@@ -92,15 +92,6 @@ fn warn(
         ));
     }
     warnings
-}
-
-/// A pod that does not ask the cluster's name server cannot look the control plane up.
-fn unknown_name(spec: &Value, control_address: &str) -> Option<String> {
-    let policy = spec.get("dnsPolicy").and_then(Value::as_str)?;
-    let is_address = control_address.parse::<std::net::SocketAddr>().is_ok();
-    (!is_address && ["Default", "None"].contains(&policy)).then(|| {
-        format!("with dnsPolicy {policy} the proxy may not find {control_address}; an IP address needs no name server")
-    })
 }
 
 /// The steps. What is added to a list comes first in it, so that no number of the pod's own elements has to be known.

@@ -1,6 +1,9 @@
 //! What the mesh as a whole says about its proxies.
 
 use crate::annotation::Resources;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
 
 /// Values of the mesh. Those who install it choose them; annotations of a pod change some.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Mesh {
     pub trust_domain: String,
     /// Where the control plane is, `ip:port` or `name:port`; the proxy looks a name up in its pod.
     pub control_address: String,
+    /// The address of that name, for pods that do not ask the cluster's name server (`dnsPolicy: Default` or `None`).
+    pub control_ip: Option<IpAddr>,
     /// ConfigMap, in each pod's own namespace, whose key [`Mesh::TRUST_ANCHORS_KEY`] holds the roots in PEM.
     pub trust_anchors: String,
     /// What a proxy asks for where its pod says nothing.
@@ -30,6 +35,37 @@ impl Mesh {
     pub const TRUST_ANCHORS: &str = "leno-trust-anchors";
     /// Where the control plane listens.
     pub const CONTROL_PORT: u16 = 8086;
+
+    /// Where this pod's proxy finds the control plane.
+    #[must_use]
+    pub fn control_address_for(&self, spec: &Value) -> Cow<'_, str> {
+        let port = self.control_address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        match (self.control_ip, port) {
+            (Some(ip), Some(port)) if asks_elsewhere(spec).is_some() && !self.is_address() => {
+                SocketAddr::new(ip, port).to_string().into()
+            }
+            _ => self.control_address.as_str().into(),
+        }
+    }
+
+    fn is_address(&self) -> bool {
+        self.control_address.parse::<SocketAddr>().is_ok()
+    }
+}
+
+/// The `dnsPolicy` of a pod that does not ask the cluster's name server.
+fn asks_elsewhere(spec: &Value) -> Option<&str> {
+    let policy = spec.get("dnsPolicy").and_then(Value::as_str);
+    policy.filter(|policy| ["Default", "None"].contains(policy))
+}
+
+/// A pod that does not ask the cluster's name server cannot look the control plane up.
+pub(crate) fn unknown_name(spec: &Value, mesh: &Mesh) -> Option<String> {
+    let policy = asks_elsewhere(spec)?;
+    let address = mesh.control_address_for(spec);
+    address.parse::<SocketAddr>().is_err().then(|| {
+        format!("with dnsPolicy {policy} the proxy may not find {address}; an IP address needs no name server")
+    })
 }
 
 impl Default for Mesh {
@@ -40,6 +76,7 @@ impl Default for Mesh {
             image_pull_policy: "IfNotPresent".to_owned(),
             namespace: namespace.to_owned(),
             trust_domain: "cluster.local".to_owned(),
+            control_ip: None,
             control_address: format!("leno-control.{namespace}.svc:{}", Self::CONTROL_PORT),
             trust_anchors: Self::TRUST_ANCHORS.to_owned(),
             resources: Resources::default(),

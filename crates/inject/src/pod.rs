@@ -5,8 +5,8 @@
 //! identity. Kubernetes ends such a sidecar after the containers, and a Job does not wait for it.
 //!
 //! The application's health probes are not touched. The kubelet's connections are captured like all that arrive, and the
-//! proxy passes them on as those of a client without identity, from the node; the default policy lets them in. The proxy's
-//! own port for probes is not captured.
+//! proxy passes them on as those of a client without identity; what they ask is let in by every policy
+//! (`control::world::probe`). The proxy's own port for probes is not captured.
 
 use crate::annotation::{DRAIN, Resources, Settings, To, VOCABULARY};
 use crate::inject::is_empty;
@@ -196,7 +196,7 @@ fn environment(spec: &Value, settings: &Settings, mesh: &Mesh) -> Value {
         ),
         variable("LENO_PROXY_IDENTITY", &format!("spiffe://{trust_domain}/ns/{account}")),
         variable("LENO_PROXY_IDENTITY_DNS", &format!("{dns}.{namespace}.{trust_domain}")),
-        variable("LENO_PROXY_CONTROL_ADDRESS", &mesh.control_address),
+        variable("LENO_PROXY_CONTROL_ADDRESS", &mesh.control_address_for(spec)),
         variable(
             "LENO_PROXY_CONTROL_IDENTITY",
             &format!("spiffe://{trust_domain}/ns/{namespace}/sa/leno-control"),
@@ -207,6 +207,7 @@ fn environment(spec: &Value, settings: &Settings, mesh: &Mesh) -> Value {
         ),
         variable("LENO_PROXY_TOKEN_FILE", &format!("{IDENTITY_PATH}/token")),
         variable("LENO_PROXY_STATE_DIR", STATE_PATH),
+        from_pod("LENO_PROXY_POD_UID", "metadata.uid"),
         // One address of each family, with a comma between.
         from_pod("LENO_PROXY_PROBE_SOURCES", "status.hostIPs"),
     ];

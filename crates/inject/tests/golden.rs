@@ -71,18 +71,30 @@ fn what_is_refused_is_as_it_was() {
 #[test]
 fn a_pod_without_the_names_of_the_cluster_is_warned_of() {
     #[track_caller]
-    fn check(policy: &str, control_address: &str, warned: bool) {
+    fn check(policy: &str, control_address: &str, ip: Option<&str>, warned: bool) -> String {
         let file = format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{dnsPolicy: {policy}, containers: [{{name: c}}]}}\n"
         );
-        let mesh = Mesh { control_address: control_address.to_owned(), ..Mesh::default() };
+        let mesh = Mesh {
+            control_address: control_address.to_owned(),
+            control_ip: ip.map(|ip| ip.parse().expect("an address")),
+            ..Mesh::default()
+        };
         let done = inject_file(&file, "default", &Namespaces::new(), &mesh);
         assert_eq!(!done.reports[0].warnings.is_empty(), warned, "{policy} {control_address}");
+        let value = done.text.split(r#""LENO_PROXY_CONTROL_ADDRESS","value":""#).nth(1);
+        value.and_then(|text| text.split('"').next()).expect("it is there").to_owned()
     }
-    check("Default", "leno-control.leno.svc:8086", true);
-    check("None", "leno-control.leno.svc:8086", true);
-    check("Default", "10.96.0.2:8086", false);
-    check("ClusterFirst", "leno-control.leno.svc:8086", false);
+    let name = "leno-control.leno.svc:8086";
+    assert_eq!(check("Default", name, None, true), name);
+    assert_eq!(check("None", name, None, true), name);
+    assert_eq!(check("Default", "10.96.0.2:8086", None, false), "10.96.0.2:8086");
+    assert_eq!(check("ClusterFirst", name, None, false), name);
+    // Who knows the address of that name says it to those who cannot ask.
+    assert_eq!(check("Default", name, Some("10.96.0.9"), false), "10.96.0.9:8086");
+    assert_eq!(check("None", name, Some("fd00::9"), false), "[fd00::9]:8086");
+    assert_eq!(check("ClusterFirst", name, Some("10.96.0.9"), false), name);
+    assert_eq!(check("None", "10.96.0.2:8086", Some("10.96.0.9"), false), "10.96.0.2:8086");
 }
 
 #[test]

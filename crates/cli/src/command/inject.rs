@@ -58,6 +58,7 @@ fn mesh(wish: &Inject) -> anyhow::Result<Mesh> {
         proxy_image,
         image_pull_policy: wish.image_pull_policy.clone().unwrap_or(defaults.image_pull_policy),
         control_address,
+        control_ip: None,
         trust_domain: wish.trust_domain.clone(),
         trust_anchors: wish.trust_anchors.clone(),
         resources: defaults.resources,
