@@ -109,7 +109,7 @@ fn refusals(place: &Place) {
         (&["logs", "x"], "no pod \"x\""),
         (&["logs", "deploy/plain"], "no container \"leno-proxy\""),
         (&["stat", "deploy/x"], "no deployment \"x\" with pods"),
-        (&["ps", "--context", "x"], "x"),
+        (&["ps", "--context", "x"], "current context: x"),
         (&["diagnostics", "endpoints", "x.default.svc:80"], "no Service has the port"),
         (&["diagnostics", "policy", "pod/web", "80", "--control-namespace", "x"], "in namespace x"),
     ] {

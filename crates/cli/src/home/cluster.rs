@@ -6,8 +6,10 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Pod;
 use leno_kube::cluster::{Cluster, Page, Person};
 use leno_kube::pod::{self, PROXY_ADMIN_PORT, PodRow};
+use leno_kube::refused::Refused;
 use leno_up::figures::Said;
 use leno_up::figures::reading::Reading;
+use std::collections::BTreeSet;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
@@ -74,10 +76,11 @@ impl ClusterHome {
             PROXY_ADMIN_PORT,
             "/metrics",
         ));
+        let mut complaints = Complaints::default();
         for (at, page) in asked.into_iter().zip(pages) {
             match page {
                 Ok(page) => complete(&mut rows[at], page.body),
-                Err(error) => eprintln!("leno: {error}"),
+                Err(error) => complaints.add(&error),
             }
         }
         Ok(rows.into_iter().map(|row| Row::Cluster(Box::new(row))).collect())
@@ -88,7 +91,7 @@ impl ClusterHome {
         let named = asked.iter().map(|member| (member.namespace.clone(), member.name.clone()));
         let named: Vec<_> = named.collect();
         let pages = self.cluster.get_each(named, PROXY_ADMIN_PORT, "/metrics");
-        let mut said = Vec::new();
+        let (mut said, mut complaints) = (Vec::new(), Complaints::default());
         for (member, page) in asked.into_iter().zip(self.runtime.block_on(pages)) {
             match page {
                 Ok(page) => {
@@ -101,7 +104,7 @@ impl ClusterHome {
                     said.push((said_now, page.at));
                 }
                 // One that ends while we ask is no reason to show nothing of the others.
-                Err(error) => eprintln!("leno: {error}"),
+                Err(error) => complaints.add(&error),
             }
         }
         Ok(said)
@@ -140,6 +143,20 @@ impl ClusterHome {
             texts.push((format!("{namespace}/{pod}"), page?.body));
         }
         Ok(texts)
+    }
+}
+
+/// What is said on standard error: once, though every pod says the same.
+#[derive(Default)]
+struct Complaints(BTreeSet<String>);
+
+impl Complaints {
+    fn add(&mut self, error: &Refused) {
+        let text = error.to_string();
+        if !self.0.contains(&text) {
+            eprintln!("leno: {text}");
+            self.0.insert(text);
+        }
     }
 }
 
