@@ -177,6 +177,8 @@ fn draining_finishes_what_is_there() {
         let mut proxy = mesh.pod_mut(pod).proxy_mut().take().expect("a proxy");
         proxy.signal(Signal::SIGTERM);
         wait_for_refusal(&mesh, pod);
+        // Whoever ends pods may say so twice.
+        proxy.signal(Signal::SIGTERM);
         assert!(proxy.ended().is_none(), "{pod}: ended with a request in flight");
         server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal").expect("answer");
         let answer = answer_of(&mut client);
@@ -204,6 +206,21 @@ fn draining_has_a_limit() {
     let mut answer = String::new();
     drop(client.read_to_string(&mut answer));
     assert!(!answer.starts_with("HTTP/1.1 200"), "an answer that nobody gave: {answer}");
+}
+
+/// Who presses Ctrl-C twice does not wait for what hangs.
+#[test]
+fn draining_ends_when_it_is_interrupted() {
+    let plan =
+        Plan::new().pod("client").pod("server").proxy_env("LENO_PROXY_DRAIN_SECONDS", "3600");
+    let mut mesh = plan.service("server", [PORT], &["server"]).start("drain-twice", Meshed::Yes);
+    let _both = request_in_flight(&mesh);
+    let mut proxy = mesh.pod_mut("server").proxy_mut().take().expect("a proxy");
+    proxy.signal(Signal::SIGINT);
+    wait_for_refusal(&mesh, "server");
+    proxy.signal(Signal::SIGINT);
+    let status = proxy.wait(wait::LIMIT).expect("the proxy ends");
+    assert_eq!(status.code(), Some(1), "{}", proxy.said());
 }
 
 /// Both ends of a call that the server has not answered yet.

@@ -3,6 +3,7 @@
 mod bad_clients;
 mod bad_servers;
 mod policy;
+mod standing;
 mod wire;
 
 use leno_tests::authority::Authority;
@@ -46,6 +47,16 @@ fn bad_server_certificates_are_refused() {
 #[test]
 fn inbound_policy_of_plain_text() {
     policy::plain_text();
+}
+
+#[test]
+fn policy_that_changes_ends_what_is_open() {
+    standing::refused_later();
+}
+
+#[test]
+fn probes_pass_every_policy() {
+    standing::probes();
 }
 
 #[test]

@@ -132,10 +132,15 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let name = terminated.await;
     tracing::info!(signal = name, open = drain.open(), "draining");
     ready.send_replace(false);
-    let drained = drain.finish(config.limits.drain_max).await;
+    let drained = tokio::select! {
+        drained = drain.finish(config.limits.drain_max) => drained,
+        () = signal::interrupt() => Drained::Cut(drain.open()),
+    };
     match drained {
         Drained::Complete => tracing::info!("drained"),
-        Drained::Cut(open) => tracing::warn!(open, "drain cut at its limit (drain_max)"),
+        Drained::Cut(open) => {
+            tracing::warn!(open, "drain cut, at its limit (drain_max) or by a second SIGINT")
+        }
     }
     if let Some(log) = access_log {
         log.finish(LOG_FLUSH_MAX);

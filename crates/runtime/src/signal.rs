@@ -2,6 +2,15 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Ready on the next SIGINT: a person who has asked to end, and asks again. SIGTERM may come twice without meaning more by it.
+///
+/// # Panics
+/// As [`terminate`].
+pub async fn interrupt() {
+    let install = signal(SignalKind::interrupt());
+    install.expect("SIGINT may be handled by every process").recv().await;
+}
+
 /// Ready on the first SIGTERM or SIGINT; answers its name.
 ///
 /// # Panics

@@ -85,8 +85,10 @@ fn a_restarted_proxy_serves_without_the_control_plane() {
     let stranger = get(&site.mesh, "stranger", "server").expect_err("not let in").to_string();
     assert!(stranger.contains("403"), "{stranger}");
     // What the client had never asked about is not known, and nothing is guessed.
-    let unknown = get(&site.mesh, "client", "unknown").expect_err("nobody knows it").to_string();
-    assert!(unknown.contains("503"), "{unknown}");
+    get(&site.mesh, "client", "unknown").expect_err("nobody knows it");
+    let refused = [("error", "discovery_unavailable")];
+    let refused = site.mesh.pod("client").metrics().sum("outbound_tcp_errors_total", &refused);
+    assert!(refused > 0.0, "refused for another reason");
 
     // The control plane is back: load goes on over it, and what was saved is replaced.
     let load = site.load(Connections::Closed, &["server"]);
@@ -129,4 +131,27 @@ fn a_spoilt_snapshot_is_not_believed() {
         let refused = mesh.pod("client").metrics().sum("snapshot_errors_total", &refused);
         assert_eq!(refused, 1.0, "{file}");
     }
+}
+
+/// Who has chosen `fail: open` calls what nobody has spoken of in plain text, and goes back when somebody does.
+#[test]
+fn the_unknown_passes_where_that_was_chosen() {
+    let plan = Plan::new().pod("server").pod("client").proxy_env("LENO_PROXY_FAIL", "open");
+    let plan = plan.service("server", [PORT], &["server"]).service("unknown", [PORT], &["server"]);
+    let mut site = Site::of(plan.start("open", Meshed::Yes));
+    site.serve("server");
+    assert_eq!(get(&site.mesh, "client", "server").expect("known"), "server");
+    drop(site.mesh.control_mut().take());
+    assert_eq!(get(&site.mesh, "client", "unknown").expect("let through"), "server");
+    let metrics = site.mesh.pod("server").metrics();
+    let plain = [("direction", "inbound"), ("peer", "src"), ("tls", "no_identity")];
+    assert!(metrics.sum("tcp_open_total", &plain) > 0.0, "{}", metrics.about("tcp_open_total"));
+    site.mesh.start_control().expect("the control plane is back");
+    let mutual = [("direction", "outbound"), ("peer", "dst"), ("tls", "true")];
+    let before = site.mesh.pod("client").metrics().sum("tcp_open_total", &mutual);
+    wait::until("mutual TLS", BURST_LIMIT, || {
+        drop(get(&site.mesh, "client", "unknown"));
+        let now = site.mesh.pod("client").metrics().sum("tcp_open_total", &mutual);
+        (now > before).then_some(())
+    });
 }
