@@ -17,6 +17,11 @@ fuzz_target!(|bytes: &[u8]| {
     let answer: Value = serde_json::from_slice(&answer).expect("the answer is JSON");
     assert!(answer["response"]["allowed"].is_boolean());
 
+    let away = review::unavailable(bytes, "away").bytes;
+    let away: Value = serde_json::from_slice(&away).expect("that answer is JSON, too");
+    assert_eq!((&away["response"]["uid"], &away["response"]["allowed"]), (&answer["response"]["uid"], &false.into()));
+    let _ = review::namespace(bytes);
+
     // The same bytes as the pod itself.
     let Ok(pod) = serde_json::from_slice::<Value>(bytes) else { return };
     let namespace = Namespace { name: "shop", marks: enabled("shop") };
