@@ -284,6 +284,87 @@ fn inbound_policy_of_pod_namespace_and_default() {
     );
 }
 
+/// What the kubelet asks passes under a policy that lets in nobody else, and exactly that.
+#[test]
+fn probes_are_let_in() {
+    let check = |policy: &str, protocol: &str, container: &str, port: u16, expected: &[&str]| {
+        let text = format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: a, annotations: {{leno.dev/default-inbound-policy: {policy}}}}}\n\
+             spec: {{containers: [{{name: c, ports: [{{name: web, containerPort: 8080}}], {container}}}]}}\n\
+             status: {{podIP: 10.1.0.1, conditions: [{{type: Ready, status: \"True\"}}]}}\n\
+             ---\napiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: a}}\n\
+             spec: {{clusterIP: 10.96.0.1, selector: {{}}, ports: [{{port: 8080, appProtocol: {protocol}}}]}}\n"
+        )
+        .replace("selector: {}", "selector: {app: p}")
+        .replace("name: p, namespace: a,", "name: p, namespace: a, labels: {app: p},");
+        let world = world(&text);
+        let id = WorkloadId { namespace: "a".into(), pod: "p".into() };
+        let policy = world.inbound(&id, port).unwrap();
+        let message = leno_api::inbound::to_message(&policy);
+        assert_eq!(leno_api::inbound::from_message(&message).unwrap(), policy);
+        assert!(leno_api::inbound::unserved(&message).is_empty());
+        let mut shown = Vec::new();
+        for route in &policy.routes {
+            assert_eq!((route.resource.name(), route.authorizations.len()), ("probe", 1));
+            for one in &route.matches {
+                let Some(PathMatch::Exact(path)) = &one.path else { panic!("{one:?}") };
+                shown.push(format!("{} {path}", one.method.as_deref().unwrap_or("*")));
+            }
+        }
+        assert_eq!(shown, expected, "{container}");
+    };
+    let get = "livenessProbe: {httpGet: {path: /healthz, port: 8080}}";
+    check("all-unauthenticated", "x", get, 8080, &[]);
+    check("all-authenticated", "x", get, 8080, &["GET /healthz"]);
+    check("deny", "http", get, 8080, &["GET /healthz"]);
+    check("deny", "x", get, 8081, &[]);
+    check("deny", "tcp", get, 8080, &[]);
+    check("deny", "grpc", get, 8080, &[]);
+    let all = "livenessProbe: {httpGet: {path: 'live?full=1', port: web}}, \
+               readinessProbe: {httpGet: {port: web}}, startupProbe: {httpGet: {path: /live, port: 8080}}";
+    check("deny", "x", all, 8080, &["GET /", "GET /live"]);
+    let grpc = "readinessProbe: {grpc: {port: 8080, service: a}}";
+    check("deny", "x", grpc, 8080, &["* /grpc.health.v1.Health/Check"]);
+    check("deny", "grpc", grpc, 8080, &["* /grpc.health.v1.Health/Check"]);
+    // What is no request to this pod in plain text.
+    for none in [
+        "livenessProbe: {httpGet: {path: /, port: 8080, scheme: HTTPS}}",
+        "livenessProbe: {httpGet: {path: /, port: 8080, host: example.com}}",
+        "livenessProbe: {httpGet: {path: /, port: nowhere}}",
+        "livenessProbe: {tcpSocket: {port: 8080}}",
+        "livenessProbe: {exec: {command: [a]}}",
+        "lifecycle: {preStop: {httpGet: {path: /stop, port: 8080}}}",
+    ] {
+        check("deny", "x", none, 8080, &[]);
+    }
+}
+
+/// On Kubernetes who says that there is a proxy must have one.
+#[test]
+fn a_proxy_is_believed_where_it_can_be_seen() {
+    let check = |containers: &str, on_kubernetes: bool, expected: &str, problem: &[&str]| {
+        let text = [
+            pod("a", "web", "10.1.0.1", MESHED, true)
+                .replace("containers: [", &format!("{containers}, containers: [")),
+            service("a", "web", "10.96.0.1", ""),
+        ];
+        let mut layers = crate::source::layers::Layers::default();
+        let file = std::path::Path::new("m.yaml");
+        layers.put(0, file.into(), crate::source::parse::parse(&file.into(), &text.concat()));
+        let names = MeshNames { proxies_are_containers: on_kubernetes, ..MeshNames::default() };
+        let world = World::build(&layers.inventory(), &names, 1);
+        check_endpoints(&world, "web.a.svc:80", Some(&[expected]));
+        check_problems(&world, problem);
+    };
+    let (meshed, plain) = ("10.1.0.1:8080 a/web ns/a/sa/web-account", "10.1.0.1:8080 a/web");
+    let sidecar = "initContainers: [{name: leno-init}, {name: leno-proxy, restartPolicy: Always}]";
+    let other = "initContainers: [{name: leno-proxy2}]";
+    check(sidecar, true, meshed, &[]);
+    check(sidecar, false, meshed, &[]);
+    check(other, false, meshed, &[]);
+    check(other, true, plain, &["Pod a/web: metadata.annotations[leno.dev/meshed]: says that"]);
+}
+
 #[test]
 fn one_malformed_object_does_not_stall_the_rest() {
     let text = [
