@@ -126,6 +126,10 @@ async fn serve(args: &Run) -> Result<()> {
         Ok(outcome) => outcome??,
         Err(_) => warn!("stopped with connections open"),
     }
+    if client.is_some() {
+        // The lease is given back, so that the next leader need not wait for it to run out.
+        let _ = drain.finish(DRAIN_MAX).await;
+    }
     info!("stopped");
     Ok(())
 }

@@ -85,7 +85,7 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     let home = if namespace.is_empty() { "default" } else { namespace };
     Some(Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", name.chars().take(200).collect::<String>())),
+            generate_name: Some(format!("{}-", name.chars().take(200).collect::<String>())),
             namespace: Some(home.to_owned()),
             ..ObjectMeta::default()
         },
