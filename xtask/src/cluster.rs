@@ -73,6 +73,9 @@ fn build() -> Result<PathBuf> {
 }
 
 fn test(ground: &Ground, words: &[&str]) -> Result<()> {
+    if words.is_empty() {
+        crate::chart::run()?;
+    }
     let run = ["nextest", "run", "--profile", "cluster", "--test", "cluster"];
     let words = [&run[..], &EVERYTHING[..], words].concat();
     command::step(ground.prepared(&mut command::cargo_as_we_are(&words)))

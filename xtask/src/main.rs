@@ -1,6 +1,7 @@
 //! Everything that would be a shell script: `cargo xtask VERB`.
 //!
 //! - [`ci`]: every check and every test, as `make test` and the machine that guards `main` run them.
+//! - [`chart`]: what `leno install` renders, beside what Helm renders.
 //! - [`cluster`]: the mesh on a real Kubernetes, as `make test-cluster` runs it.
 //! - [`conformance`]: the Gateway API's own suite on a cluster.
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
@@ -20,6 +21,7 @@
 #[cfg(feature = "bench")]
 mod bench;
 mod budgets;
+mod chart;
 mod ci;
 mod cluster;
 mod command;
@@ -40,6 +42,7 @@ use std::process::ExitCode;
 const VERBS: &str = "\
 cargo xtask ci            every check and every test
 cargo xtask test-cluster  the mesh on a real Kubernetes: KUBECONFIG's, or one that is booted
+cargo xtask chart         what leno install renders, beside what Helm renders
 cargo xtask conformance   the Gateway API's own suite for meshes, on the same cluster
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
@@ -50,6 +53,7 @@ cargo xtask images        container images as archives (--out DIR, --profile PRO
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
 cargo xtask instructions  instructions per request of each proxy (--annotate: where they are)
 cargo xtask bench         what was promised, measured beside the peers, against budgets.toml
+cargo xtask bench-kubernetes  the control plane with 10,000 pods in KUBECONFIG's API server, against what was promised
 cargo xtask bench-quick   the same in short, beside HAProxy alone
 ";
 
@@ -73,12 +77,21 @@ fn measure(words: &[&str]) -> Result<()> {
     command::run(&mut command::cargo_as_we_are(&[&run, words].concat()))
 }
 
+/// The release's program, driven by an example of its crate.
+fn bench_kubernetes(words: &[&str]) -> Result<()> {
+    command::run(&mut command::cargo(&["build", "--release", "--package", "leno-control"]))?;
+    let example = ["run", "--quiet", "--package", "leno-control", "--example", "bench_kubernetes"];
+    let program = ["--", "target/release/leno-control"];
+    command::run(&mut command::cargo(&[&example[..], &program, words].concat()))
+}
+
 fn run(words: &[&str]) -> Result<()> {
     // Relative paths everywhere below are relative to the project.
     std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     match words {
         ["ci"] => ci::run(),
         ["test-cluster", rest @ ..] => cluster::run(rest),
+        ["chart"] => chart::run(),
         ["conformance", rest @ ..] => conformance::run(rest),
         ["demo"] => demo::run("release"),
         ["demo", "--dev"] => demo::run("dev"),
@@ -90,6 +103,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["instructions", rest @ ..] => instructions::run(rest),
         #[cfg(not(feature = "bench"))]
         ["bench" | "bench-quick" | "instructions", ..] => measure(words),
+        ["bench-kubernetes", rest @ ..] => bench_kubernetes(rest),
         ["fences"] => fences::run(),
         ["sizes"] => sizes::run(),
         ["pages"] => pages::run(false),
