@@ -109,9 +109,9 @@ fn refusals(place: &Place) {
         (&["logs", "x"], "no pod \"x\""),
         (&["logs", "deploy/plain"], "no container \"leno-proxy\""),
         (&["stat", "deploy/x"], "no deployment \"x\" with pods"),
-        (&["ps", "--context", "x"], "current context: x"),
+        (&["ps", "--context", "no-such"], "current context: no-such"),
         (&["diagnostics", "endpoints", "x.default.svc:80"], "no Service has the port"),
-        (&["diagnostics", "policy", "pod/web", "80", "--control-namespace", "x"], "in namespace x"),
+        (&["diagnostics", "policy", "svc/web", "80", "--control-namespace", "x"], "in namespace x"),
     ] {
         let output = leno(place, words);
         let said = String::from_utf8_lossy(&output.stderr);
