@@ -80,6 +80,11 @@ impl Keeper {
     /// # Errors
     /// What is wrong with the state directory or the files.
     pub async fn first(&mut self) -> Result<Authority> {
+        if let Origin::Cluster { secrets, anchors } = &mut self.origin {
+            // What nobody has answered yet is not missing. Both end with the process alone.
+            let _ = secrets.wait_for(Option::is_some).await;
+            let _ = anchors.wait_for(Option::is_some).await;
+        }
         loop {
             match self.authority() {
                 Ok(authority) => {

@@ -92,7 +92,7 @@ impl Admission {
         self.metrics.injector.admitted(answer.verdict);
         let message = answer.message.as_deref().unwrap_or_default();
         match answer.verdict {
-            Verdict::Refused | Verdict::Malformed => info!(namespace, message, "pod refused"),
+            Verdict::Refused | Verdict::Malformed => info!(namespace, why = message, "pod refused"),
             Verdict::Injected | Verdict::Untouched => {
                 debug!(namespace, verdict = ?answer.verdict, "pod admitted");
             }
