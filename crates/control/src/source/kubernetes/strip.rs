@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use leno_inject::pod::{INIT, PROXY};
 use std::sync::Arc;
 
 /// The object with what [`crate::world`] reads and nothing else. Its name and version are in its key and origin.
@@ -70,10 +71,11 @@ fn pod(pod: Pod) -> Pod {
         Some(vec![OwnerReference { kind, name, controller, ..OwnerReference::default() }])
     });
     let spec = pod.spec.unwrap_or_default();
-    let containers = |all: Vec<Container>| all.into_iter().filter_map(container).collect();
+    let containers = containers(spec.containers, spec.init_containers.unwrap_or_default());
     let status = pod.status.unwrap_or_default();
     let mut conditions = status.conditions.unwrap_or_default();
     conditions.retain(|condition| condition.type_ == "Ready");
+    conditions.shrink_to_fit();
     for condition in &mut conditions {
         condition.message = None;
         condition.reason = None;
@@ -84,8 +86,7 @@ fn pod(pod: Pod) -> Pod {
     Pod {
         metadata: ObjectMeta { owner_references: owner, ..metadata(pod.metadata) },
         spec: Some(PodSpec {
-            containers: containers(spec.containers),
-            init_containers: spec.init_containers.map(containers),
+            containers,
             host_network: spec.host_network,
             service_account_name: spec.service_account_name,
             ..PodSpec::default()
@@ -102,23 +103,40 @@ fn pod(pod: Pod) -> Pod {
     }
 }
 
-/// A container of the mesh, or one with ports that have names or with probes over the network.
-fn container(container: Container) -> Option<Container> {
-    let mut ports = container.ports.unwrap_or_default();
-    ports.retain(|port| port.name.is_some());
-    let kept = Container {
-        ports: Some(ports).filter(|ports| !ports.is_empty()),
-        restart_policy: container.restart_policy,
-        liveness_probe: probe(container.liveness_probe),
-        readiness_probe: probe(container.readiness_probe),
-        startup_probe: probe(container.startup_probe),
-        ..Container::default()
-    };
-    let is_ours = container.name.starts_with("leno-");
-    let is_read = is_ours
-        || kept
-            != Container { restart_policy: kept.restart_policy.clone(), ..Container::default() };
-    is_read.then_some(Container { name: container.name, ..kept })
+/// Containers with probes over the network, and one for all others: it has the ports that have names, and the proxy's name where one is
+/// the proxy. The published type takes kilobytes whatever is in it, and of ten thousand pods most say no more than this.
+fn containers(app: Vec<Container>, init: Vec<Container>) -> Vec<Container> {
+    let mut kept = Vec::new();
+    let mut others = Container::default();
+    let mut ports = Vec::new();
+    for container in app.into_iter().chain(init) {
+        let mut named = container.ports.unwrap_or_default();
+        named.retain(|port| port.name.is_some());
+        let is_ours = container.name == PROXY || container.name == INIT;
+        let with_probes = Container {
+            liveness_probe: probe(container.liveness_probe),
+            readiness_probe: probe(container.readiness_probe),
+            startup_probe: probe(container.startup_probe),
+            ..Container::default()
+        };
+        if is_ours || with_probes == Container::default() {
+            ports.extend(named);
+            if container.name == PROXY {
+                others.name = container.name;
+            }
+        } else {
+            named.shrink_to_fit();
+            let ports = Some(named).filter(|named| !named.is_empty());
+            kept.push(Container { name: container.name, ports, ..with_probes });
+        }
+    }
+    if !ports.is_empty() || !others.name.is_empty() {
+        ports.shrink_to_fit();
+        others.ports = Some(ports);
+        kept.push(others);
+    }
+    kept.shrink_to_fit();
+    kept
 }
 
 fn probe(probe: Option<Probe>) -> Option<Probe> {
@@ -158,10 +176,7 @@ fn slice(slice: EndpointSlice) -> EndpointSlice {
         }),
         ..Endpoint::default()
     };
-    EndpointSlice {
-        metadata,
-        endpoints: slice.endpoints.into_iter().map(endpoint).collect(),
-        ports: slice.ports,
-        address_type: slice.address_type,
-    }
+    let mut endpoints: Vec<Endpoint> = slice.endpoints.into_iter().map(endpoint).collect();
+    endpoints.shrink_to_fit();
+    EndpointSlice { metadata, endpoints, ports: slice.ports, address_type: slice.address_type }
 }
