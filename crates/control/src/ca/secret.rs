@@ -115,6 +115,9 @@ pub fn authority(
         .map_err(|_| malformed(KEY, &"there is no private key in PEM"))?;
     let (first, rest) =
         chain.split_first().ok_or_else(|| malformed(CERTIFICATE, &"no certificate"))?;
+    if validity::read(first).is_none() {
+        return Err(malformed(CERTIFICATE, &"the certificate cannot be read"));
+    }
     serving::check_key(first.clone(), key.clone_key()).map_err(|error| match error {
         CredentialError::OtherKey => Rejected::OtherKey,
         CredentialError::Key(_) => malformed(KEY, &"a key of a kind that is not used"),
