@@ -22,6 +22,7 @@ use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
 use leno_runtime::{log, signal, tasks};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::net::TcpListener;
@@ -100,10 +101,12 @@ async fn serve(args: &Run) -> Result<()> {
     };
 
     let mut keeper = Keeper::new(origin, names.clone(), metrics.clone());
+    // One for the whole life: a signal between two of them would be lost.
+    let mut ended = pin!(signal::terminate());
     let first = tokio::select! {
         first = keeper.first() => first?,
         // A cluster may have no issuer for long.
-        _ = signal::terminate() => return Ok(()),
+        _ = &mut ended => return Ok(()),
     };
     let kept = keeper.channels(first, expiries)?;
     let (authorities, credentials) = (kept.authorities.subscribe(), kept.credentials.subscribe());
@@ -114,11 +117,14 @@ async fn serve(args: &Run) -> Result<()> {
     let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;
-    let first = read.wait_for(|world| world.version > 0).await.context("the sources")?.counts();
+    let first = tokio::select! {
+        first = read.wait_for(|world| world.version > 0) => first.context("the sources")?.counts(),
+        _ = &mut ended => return Ok(()),
+    };
     let admin = admin_address.map_or_else(|| "none".to_owned(), |admin| admin.to_string());
     info!(listen = %address, admin, pods = first.0, services = first.1, "ready");
 
-    let signal = signal::terminate().await;
+    let signal = ended.await;
     info!(signal, "draining");
     drain.start();
     // Streams end by themselves; a peer that does not read its last message is not waited for longer.
