@@ -65,14 +65,21 @@ def unary(request, context):
 def server_stream(request, context):
     order = json.loads(request)
     begin(context, order)
+    ended = threading.Event()
+
+    def over():
+        note(order["case"], "cancelled")
+        ended.set()
+
+    # Before the first message: a call that is cancelled while it is with the library never comes back here.
+    # False: the call is over already, and nobody will call.
+    if order.get("wait") and not context.add_callback(over):
+        over()
     for number in range(order.get("count", 0)):
         yield b"%d " % number + answer(order)
     if order.get("wait"):
-        ended = threading.Event()
-        # False: the call is over already, and nobody will call.
-        if not context.add_callback(ended.set):
-            ended.set()
-        note(order["case"], "cancelled" if ended.wait(10) else "FAILED: not cancelled")
+        if not ended.wait(10):
+            note(order["case"], "FAILED: not cancelled")
         return
     finish(context, order)
 
