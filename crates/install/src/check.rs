@@ -131,6 +131,13 @@ pub fn may_pass(findings: &[Finding]) -> bool {
 }
 
 /// A few names of many.
+/// Of rights that were asked about, those that nobody has granted.
+fn not_granted(rights: &[(rights::Right, bool)]) -> Option<String> {
+    let missing = rights.iter().filter(|(_, allowed)| !allowed);
+    let missing: Vec<String> = missing.map(|(right, _)| right.to_string()).collect();
+    (!missing.is_empty()).then(|| some_of(&missing))
+}
+
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);

@@ -80,8 +80,9 @@ pub fn set(text: &str, taken: Taken) -> Result<Value, String> {
     Ok(all)
 }
 
-/// Two settings of one line are joined; `null` is kept for the merge to come.
-fn merge_keeping_null(under: &mut Value, over: Value) {
+/// Joins what was said at several places before [`merge`]: later words are stronger, and `null` is kept for the merge to come, which takes
+/// a default away by it.
+pub fn merge_keeping_null(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
             for (name, value) in over {

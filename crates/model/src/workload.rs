@@ -47,6 +47,22 @@ pub struct Endpoint {
     pub resource: Option<Resource>,
 }
 
+impl Endpoint {
+    /// An address of which no more is known: plain text, as much traffic as the next.
+    #[must_use]
+    pub fn plain(address: SocketAddr) -> Self {
+        Self {
+            address,
+            weight: 1,
+            identity: None,
+            hint: ProtocolHint::Unknown,
+            opaque_transport_port: None,
+            labels: Labels::default(),
+            resource: None,
+        }
+    }
+}
+
 /// All endpoints of one destination, as of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSet {
@@ -103,15 +119,7 @@ mod tests {
     use super::*;
 
     fn endpoint(port: u16, weight: u32) -> Endpoint {
-        Endpoint {
-            address: ([10, 0, 0, 1], port).into(),
-            weight,
-            identity: None,
-            hint: ProtocolHint::Unknown,
-            opaque_transport_port: None,
-            labels: Labels::default(),
-            resource: None,
-        }
+        Endpoint { weight, ..Endpoint::plain(([10, 0, 0, 1], port).into()) }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use leno_model::name::Resource;
 use leno_model::policy::InboundPolicy;
 use leno_model::route::{self, BackendKind, OutboundPolicy};
-use leno_model::workload::{Endpoint, EndpointSet, Labels, ProtocolHint};
+use leno_model::workload::{Endpoint, EndpointSet};
 use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
 use leno_runtime::tasks;
@@ -433,17 +433,8 @@ impl Worker {
         applications
             .entry(target)
             .or_insert_with(|| {
-                let endpoint = Endpoint {
-                    address: target,
-                    weight: 1,
-                    identity: None,
-                    hint: ProtocolHint::Unknown,
-                    opaque_transport_port: None,
-                    labels: Labels::default(),
-                    resource: None,
-                };
                 let name = Resource::default_named("application");
-                Rc::new(Backend::fixed(name, Arc::new(endpoint)))
+                Rc::new(Backend::fixed(name, Arc::new(Endpoint::plain(target))))
             })
             .clone()
     }

@@ -81,12 +81,7 @@ impl Credential {
                 validity::read(certificate).ok_or(CredentialError::Unreadable(at + 1))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let key = provider()
-            .key_provider
-            .load_private_key(key)
-            .map_err(|error| CredentialError::Key(error.to_string()))?;
-        let certified = CertifiedKey::new(chain, key);
-        certified.keys_match().map_err(|_| CredentialError::OtherKey)?;
+        let certified = certified(chain, key)?;
         Ok(Self { identity, dns_names, certified: Arc::new(certified), links })
     }
 
@@ -230,4 +225,17 @@ impl fmt::Debug for Credentials {
             .field("anchors", &self.anchors)
             .finish_non_exhaustive()
     }
+}
+/// A chain with its key, if they belong together.
+pub(crate) fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, CredentialError> {
+    let key = provider()
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| CredentialError::Key(error.to_string()))?;
+    let certified = CertifiedKey::new(chain, key);
+    certified.keys_match().map_err(|_| CredentialError::OtherKey)?;
+    Ok(certified)
 }

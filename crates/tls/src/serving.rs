@@ -2,12 +2,12 @@
 //!
 //! TLS 1.3 like everywhere; [`crate::server::accept`] takes the handshake. No application protocol is agreed on, so HTTP/1 is spoken.
 
-use crate::credential::CredentialError;
+use crate::credential::{CredentialError, certified};
 use crate::refused::Refused;
 use crate::validity::{self, Validity};
 use crate::{provider, verify};
 use rustls::server::ServerSessionMemoryCache;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::sign::SingleCertAndKey;
 use rustls::time_provider::DefaultTimeProvider;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -82,19 +82,6 @@ pub fn check_key(
     key: PrivateKeyDer<'static>,
 ) -> Result<(), CredentialError> {
     certified(vec![certificate], key).map(drop)
-}
-
-fn certified(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<CertifiedKey, CredentialError> {
-    let key = provider()
-        .key_provider
-        .load_private_key(key)
-        .map_err(|error| CredentialError::Key(error.to_string()))?;
-    let certified = CertifiedKey::new(chain, key);
-    certified.keys_match().map_err(|_| CredentialError::OtherKey)?;
-    Ok(certified)
 }
 
 fn trusted(roots: &[CertificateDer<'static>]) -> Result<RootCertStore, CredentialError> {

@@ -154,15 +154,8 @@ impl Pod {
 
 /// An address that no pod has: plain text, as nothing is known of it.
 pub(super) fn plain_endpoint(address: SocketAddr, service: Option<(&str, &str)>) -> Endpoint {
-    Endpoint {
-        address,
-        weight: WEIGHT_ONE,
-        identity: None,
-        hint: ProtocolHint::Unknown,
-        opaque_transport_port: None,
-        labels: labels_with_service(Vec::new(), service),
-        resource: None,
-    }
+    let labels = labels_with_service(Vec::new(), service);
+    Endpoint { weight: WEIGHT_ONE, labels, ..Endpoint::plain(address) }
 }
 
 fn labels_with_service(

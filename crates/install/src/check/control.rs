@@ -1,7 +1,7 @@
 //! The control plane: what it was installed with, its rights, its pods, its leader, its version.
 
 use super::facts::{ACCOUNT, CONFIG, DEPLOYMENT, Facts, LEASE, SERVICE, moment, span, text};
-use super::{Category, failed, passing, some_of, warning};
+use super::{Category, failed, not_granted, passing, some_of, warning};
 use serde_json::Value;
 
 /// A leader renews its Lease every few seconds; nobody writes once it is this old.
@@ -31,15 +31,9 @@ pub(super) fn config(facts: &Facts, category: &mut Category<'_>) {
         let verdict = verdict.then(|| failed(format!("there is no {name}"), back)).flatten();
         category.add(what, verdict);
     }
-    let missing: Vec<String> = facts
-        .rights
-        .iter()
-        .filter(|(_, allowed)| !allowed)
-        .map(|(right, _)| right.to_string())
-        .collect();
-    let verdict = (!missing.is_empty()).then(|| {
+    let verdict = not_granted(&facts.rights).map(|missing| {
         failed(
-            format!("it may not: {}", some_of(&missing)),
+            format!("it may not: {missing}"),
             "roles and bindings named leno-control were changed or taken away: leno upgrade | kubectl apply -f - puts them \
              back (helm upgrade, where Helm installed it)",
         )

@@ -1,7 +1,7 @@
 //! The API server, its version, the clocks, what must be there before an installation.
 
 use super::facts::{CONFIG, DEPLOYMENT, Facts, Mode, moment, span, text};
-use super::{Category, failed, some_of, warning};
+use super::{Category, failed, not_granted, some_of, warning};
 use serde_json::Value;
 
 /// Clocks that differ by more make certificates and tokens look expired, or not valid yet.
@@ -132,15 +132,9 @@ pub(super) fn before(facts: &Facts, category: &mut Category<'_>) {
         )
     });
     category.add("no control plane is installed yet", verdict);
-    let missing: Vec<String> = facts
-        .own_rights
-        .iter()
-        .filter(|(_, allowed)| !allowed)
-        .map(|(right, _)| right.to_string())
-        .collect();
-    let verdict = (!missing.is_empty()).then(|| {
+    let verdict = not_granted(&facts.own_rights).map(|missing| {
         failed(
-            format!("not allowed: {}", some_of(&missing)),
+            format!("not allowed: {missing}"),
             "install with an account that may (the ClusterRole cluster-admin may), or ask who has it",
         )
     });

@@ -10,7 +10,7 @@ use leno_model::route::{
     Backend, BackendKind, Distribution, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute, OpaqueRoutes,
     OutboundPolicy, OutboundProtocol, Timeouts,
 };
-use leno_model::workload::{Endpoint, Labels, ProtocolHint};
+use leno_model::workload::{Endpoint, Labels};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,15 +28,7 @@ const ASK_AGAIN_MAX: Duration = Duration::from_millis(50);
 /// How the mesh looks where nobody says anything.
 fn outbound(target: SocketAddr, timeout: Duration) -> OutboundPolicy {
     let resource = Resource::default_named(NAME);
-    let endpoint = Endpoint {
-        address: target,
-        weight: 1,
-        identity: None,
-        hint: ProtocolHint::Unknown,
-        opaque_transport_port: None,
-        labels: Labels::default(),
-        resource: None,
-    };
+    let endpoint = Endpoint::plain(target);
     let backends = || {
         let kind = BackendKind::Forward(Arc::new(endpoint.clone()));
         Distribution::First(vec![Backend { resource: resource.clone(), kind, filters: Vec::new() }])

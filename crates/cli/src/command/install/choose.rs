@@ -27,7 +27,7 @@ impl Choosing {
         for file in &choice.values {
             let text = read(file)?;
             let read = values::read(&text).map_err(|why| wrong(&file.display(), &why))?;
-            merge_keeping_null(&mut given, read);
+            values::merge_keeping_null(&mut given, read);
         }
         for (lines, taken, flag) in [
             (&choice.set, values::Taken::AsTheyLook, "--set"),
@@ -35,7 +35,7 @@ impl Choosing {
         ] {
             for line in lines {
                 let set = values::set(line, taken).map_err(|why| wrong(&flag, &why))?;
-                merge_keeping_null(&mut given, set);
+                values::merge_keeping_null(&mut given, set);
             }
         }
         for (flag, path) in [
@@ -157,18 +157,6 @@ impl Choosing {
         }
         values::merge(&mut complete, made);
         complete
-    }
-}
-
-/// Later ones are stronger; `null` stays, to take a default away at the end.
-fn merge_keeping_null(under: &mut Value, over: Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (name, value) in over {
-                merge_keeping_null(under.entry(name).or_insert(Value::Null), value);
-            }
-        }
-        (under, over) => *under = over,
     }
 }
 
