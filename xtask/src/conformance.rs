@@ -15,7 +15,8 @@ use std::process::Command;
 /// As the suite's manifests name it.
 const ECHO: &str = "registry.k8s.io/gateway-api/echo-advanced:v1.5.1";
 /// Beyond the core, of what the suite knows: what routes of Leno do.
-const FEATURES: &str = "Mesh,MeshConsumerRoute,MeshClusterIPMatching,MeshHTTPRouteQueryParamMatching,MeshHTTPRouteNamedRouteRule,\
+const FEATURES: &str = "Mesh,HTTPRouteResponseHeaderModification,HTTPRouteParentRefPort,HTTPRoute303RedirectStatusCode,HTTPRoute307RedirectStatusCode,\
+    HTTPRoute308RedirectStatusCode,MeshConsumerRoute,MeshClusterIPMatching,MeshHTTPRouteQueryParamMatching,MeshHTTPRouteNamedRouteRule,\
     MeshHTTPRouteRewritePath,MeshHTTPRouteRedirectPath,MeshHTTPRouteRedirectPort,MeshHTTPRouteSchemeRedirect,\
     MeshHTTPRouteBackendRequestHeaderModification,GRPCRoute,HTTPRoute";
 const MODULE: &str = "tests/conformance";

@@ -8,16 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds, boots and stops a cluster; relative to the project.
-const RECIPE: &str = "../shared/cluster";
+/// Builds, boots and stops a cluster: this directory beside the project, or beside a directory that holds it.
+const RECIPE: &str = "shared/cluster";
 
 /// A cluster that runs.
 pub(crate) struct Ground {
     kubeconfig: PathBuf,
     /// Where clusters of this machine are kept: their programs, and what runs.
     home: PathBuf,
-    /// It was booted by us.
-    ours: bool,
+    /// What stops it again, if it was booted by us.
+    booted_by: Option<PathBuf>,
 }
 
 impl Ground {
@@ -32,7 +32,7 @@ impl Ground {
         };
         let given = env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
         let ground = match given {
-            Some(kubeconfig) => Self { kubeconfig, home, ours: false },
+            Some(kubeconfig) => Self { kubeconfig, home, booted_by: None },
             None => Self::boot(home)?,
         };
         command::step(&mut ground.kubectl(&["get", "nodes"])).context("the cluster")?;
@@ -40,21 +40,23 @@ impl Ground {
     }
 
     fn boot(home: PathBuf) -> Result<Self> {
-        let recipe = Path::new(RECIPE);
-        if !recipe.join("up.sh").exists() {
+        let Some(recipe) = recipe()? else {
             bail!(
-                "there is no cluster to test on: set KUBECONFIG, or put a recipe that boots one into {RECIPE}"
+                "there is no cluster to test on: set KUBECONFIG, or put a recipe that boots one into ../{RECIPE}"
             );
-        }
+        };
         if home.join("run/pids").exists() {
             bail!(
-                "a cluster of this machine runs already: set KUBECONFIG={}, or stop it with {RECIPE}/down.sh",
-                home.join("run/pki/admin.kubeconfig").display()
+                "a cluster of this machine runs already: set KUBECONFIG={}, or stop it with {}",
+                home.join("run/pki/admin.kubeconfig").display(),
+                recipe.join("down.sh").display()
             );
         }
         command::step(&mut Command::new(recipe.join("build.sh")))?;
-        let ground = Self { kubeconfig: home.join("run/pki/admin.kubeconfig"), home, ours: true };
-        command::step(&mut Command::new(recipe.join("up.sh")))?;
+        let up = recipe.join("up.sh");
+        let kubeconfig = home.join("run/pki/admin.kubeconfig");
+        let ground = Self { kubeconfig, home, booted_by: Some(recipe) };
+        command::step(&mut Command::new(up))?;
         Ok(ground)
     }
 
@@ -102,23 +104,26 @@ impl Ground {
     /// # Errors
     /// When something of it is left.
     pub(crate) fn end(mut self) -> Result<()> {
-        if std::mem::replace(&mut self.ours, false) {
-            command::step(&mut stop())?;
+        match self.booted_by.take() {
+            Some(recipe) => command::step(&mut Command::new(recipe.join("down.sh"))),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        if self.ours
-            && let Err(error) = command::step(&mut stop())
+        if let Some(recipe) = self.booted_by.take()
+            && let Err(error) = command::step(&mut Command::new(recipe.join("down.sh")))
         {
             eprintln!("{error:#}");
         }
     }
 }
 
-fn stop() -> Command {
-    Command::new(Path::new(RECIPE).join("down.sh"))
+/// The nearest one on the way up from the project.
+fn recipe() -> Result<Option<PathBuf>> {
+    let project = env::current_dir()?;
+    let mut places = project.ancestors().skip(1).map(|directory| directory.join(RECIPE));
+    Ok(places.find(|place| place.join("up.sh").exists()))
 }
