@@ -47,6 +47,9 @@ pub(crate) struct Serve {
     /// Port for TCP, with what it does: echo, banner, sink or source (else what the plan says). Repeatable.
     #[arg(long, value_name = "PORT[=MODE]", value_parser = tcp_port)]
     pub(crate) tcp: Vec<(u16, Option<TcpMode>)>,
+    /// Port for UDP: each datagram goes back to where it came from. Repeatable.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) udp: Vec<u16>,
     /// Port for GET and PUT /plan, PUT /ready, GET /stats and POST /crash.
     #[arg(long, value_name = "PORT")]
     pub(crate) admin: Option<u16>,
@@ -95,7 +98,7 @@ pub(crate) struct Planning {
 /// Flags of the load driver.
 #[derive(Debug, Args)]
 pub(crate) struct Client {
-    /// http://, h2c://, grpc:// (with /package.Service/Method) or tcp://; several are taken in turn.
+    /// http://, h2c://, grpc:// (with /package.Service/Method), tcp:// or udp://; several are taken in turn.
     #[arg(long = "url", value_name = "URL", required = true, value_parser = target)]
     pub(crate) urls: Vec<(String, Target)>,
     /// Speak gRPC to http:// URLs.

@@ -1,6 +1,7 @@
 //! Calls to other services: the steps of a plan, carried out. Connections are kept in [`pool`].
 
 pub(crate) mod pool;
+pub(crate) mod udp;
 
 use crate::grpc::frame::frame;
 use crate::grpc::message::{CallReply, CallRequest};
@@ -143,6 +144,7 @@ pub(crate) async fn one(pool: &pool::Pool, call: &Call, onward: &Onward) -> Call
             Protocol::Http1 | Protocol::Http2 => http(pool, call, onward).await,
             Protocol::Grpc => grpc(pool, call, onward, deadline).await,
             Protocol::Tcp => tcp(&call.target, call.body_bytes).await,
+            Protocol::Udp => udp::call(&call.target, call.body_bytes).await,
         }
     };
     let result = match tokio::time::timeout_at(deadline, going).await {

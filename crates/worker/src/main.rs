@@ -1,6 +1,6 @@
 //! The service node of every example and scenario: it answers, waits, calls others and fails as its plan says.
 //!
-//! Read [`plan`] first (what a call does), then [`http`], [`grpc`] and [`tcp`] (how it is spoken), [`call`] (what goes out),
+//! Read [`plan`] first (what a call does), then [`http`], [`grpc`], [`tcp`] and [`udp`] (how it is spoken), [`call`] (what goes out),
 //! [`remote`] (how it is changed while running). One thread, as it shares its cores with what is measured.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod plan;
 mod remote;
 mod serve;
 mod tcp;
+mod udp;
 
 use args::{Arguments, Verb};
 use clap::Parser;

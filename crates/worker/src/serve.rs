@@ -3,7 +3,7 @@
 use crate::args::Serve;
 use crate::node::Node;
 use crate::plan::{Plan, TcpMode};
-use crate::{http, remote, tcp};
+use crate::{http, remote, tcp, udp};
 use anyhow::{Context, Result};
 use leno_runtime::drain::{Drain, Drained, Guard};
 use leno_runtime::{signal, tasks};
@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// What a listener's connections are.
 #[derive(Clone, Copy, Debug)]
@@ -49,17 +49,23 @@ pub(crate) async fn run(serve: Serve, plan: Plan) -> Result<Drained> {
         .chain(serve.admin.map(|port| ("admin", port, Kind::Remote)));
     let mut listeners = Vec::new();
     for (name, port, kind) in ports {
-        let listener =
-            bind(serve.address, port).await.with_context(|| format!("{name} port {port}"))?;
+        let listener = bind(serve.address, port, TcpListener::bind).await;
+        let listener = listener.with_context(|| format!("{name} port {port}"))?;
         // Data for whoever started us with port 0, so not a log line.
         eprintln!("listening {name} {}", listener.local_addr()?);
         let task =
             tasks::spawn_local(name, accept(Rc::clone(&node), listener, kind, drain.clone()));
         listeners.push(task);
     }
+    for port in &serve.udp {
+        let socket = bind(serve.address, *port, UdpSocket::bind).await;
+        let socket = socket.with_context(|| format!("udp port {port}"))?;
+        eprintln!("listening udp {}", socket.local_addr()?);
+        listeners.push(tasks::spawn_local("udp", udp::echo(Rc::clone(&node), socket)));
+    }
     anyhow::ensure!(
         !listeners.is_empty(),
-        "nothing to listen on: --http, --grpc, --tcp or --admin"
+        "nothing to listen on: --http, --grpc, --tcp, --udp or --admin"
     );
     let name = terminate.await;
     tracing::info!(signal = name, "leaving");
@@ -71,11 +77,14 @@ pub(crate) async fn run(serve: Serve, plan: Plan) -> Result<Drained> {
     Ok(drain.finish(serve.drain_max.0).await)
 }
 
-async fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
-    match TcpListener::bind((address, port)).await {
+async fn bind<T, F>(address: IpAddr, port: u16, of: fn((IpAddr, u16)) -> F) -> io::Result<T>
+where
+    F: Future<Output = io::Result<T>>,
+{
+    match of((address, port)).await {
         // `::` takes both families; a kernel without IPv6 has only the other one.
         Err(error) if address == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && no_ipv6(&error) => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await
+            of((IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)).await
         }
         bound => bound,
     }

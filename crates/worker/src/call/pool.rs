@@ -63,7 +63,7 @@ impl Pool {
         match target.protocol {
             Protocol::Http1 => self.fetch_http1(target, request).await,
             Protocol::Http2 | Protocol::Grpc => self.fetch_http2(target, request).await,
-            Protocol::Tcp => Err("tcp has no requests".to_string()),
+            Protocol::Tcp | Protocol::Udp => Err("bytes are no requests".to_string()),
         }
     }
 

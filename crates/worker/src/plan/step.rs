@@ -49,6 +49,8 @@ pub(crate) enum Protocol {
     Http2,
     Grpc,
     Tcp,
+    /// A datagram, and one that comes back.
+    Udp,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -152,7 +154,7 @@ impl Step {
 }
 
 impl Target {
-    /// Reads `http://`, `h2c://`, `grpc://` or `tcp://`.
+    /// Reads `http://`, `h2c://`, `grpc://`, `tcp://` or `udp://`.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("url {url:?}: {why}");
         let uri: Uri = url.parse().map_err(|_| wrong("not a URL"))?;
@@ -161,11 +163,12 @@ impl Target {
             Some("h2c") => Protocol::Http2,
             Some("grpc") => Protocol::Grpc,
             Some("tcp") => Protocol::Tcp,
-            _ => return Err(wrong("begins with http://, h2c://, grpc:// or tcp://")),
+            Some("udp") => Protocol::Udp,
+            _ => return Err(wrong("begins with http://, h2c://, grpc://, tcp:// or udp://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("no host"))?;
-        if authority.port().is_none() && protocol == Protocol::Tcp {
-            return Err(wrong("tcp:// needs a port"));
+        if authority.port().is_none() && matches!(protocol, Protocol::Tcp | Protocol::Udp) {
+            return Err(wrong("tcp:// and udp:// need a port"));
         }
         let port = authority.port_u16().unwrap_or(80);
         let path = uri.path_and_query().map_or("/", |path| path.as_str());

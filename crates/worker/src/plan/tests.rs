@@ -62,10 +62,11 @@ fn calls() {
     step("{url: 'http://a:9/b?c=d', method: POST, times: 3}", "POST http1 a:9 a:9 /b?c=d x3");
     step("{url: h2c://a:9}", "GET http2 a:9 a:9 / x1");
     step("{url: grpc://a:9/p.S/M}", "GET grpc a:9 a:9 /p.S/M x1");
+    step("{url: udp://a:9, body_bytes: 5}", "GET udp a:9 a:9 / x1");
     step("{url: tcp://a:9, optional: true}", "GET tcp a:9 a:9 / x1 optional");
     step("{parallel: [{url: tcp://a:9}, {wait: 1ms}]}", "[GET tcp a:9 a:9 / x1, wait]");
-    step("{url: tcp://a}", "tcp:// needs a port");
-    step("{url: ftp://a}", "begins with http://, h2c://, grpc:// or tcp://");
+    step("{url: tcp://a}", "tcp:// and udp:// need a port");
+    step("{url: ftp://a}", "begins with http://, h2c://, grpc://, tcp:// or udp://");
     step("{url: grpc://a/S}", "grpc:// needs /package.Service/Method");
     step("{wait: 1ms, optional: true}", "parallel alone, or wait alone");
     step("{url: http://a, headers: {'a b': c}}", "header \"a b\" cannot be sent");

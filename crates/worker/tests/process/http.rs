@@ -120,10 +120,11 @@ fn upgrades_and_tunnels_echo_bytes() {
 #[test]
 fn calls_others_and_reports_them() {
     let ratings = Worker::start(
-        &["http=0", "tcp=0"],
+        &["http=0", "tcp=0", "udp=0"],
         &["--plan-json", "on: {/bad: {fail: {}}, /slow: {wait: 1h}}"],
     );
     let (http, tcp) = (ratings.address("http"), ratings.address("tcp"));
+    let udp = ratings.address("udp");
     let plan = format!(
         r#"
 on:
@@ -134,6 +135,7 @@ on:
       - {{url: "h2c://{http}/x", times: 2}}
       - {{url: "grpc://{http}/leno.worker.v1.Worker/Call"}}
       - {{url: "tcp://{tcp}", body_bytes: 200000}}
+      - {{url: "udp://{udp}", body_bytes: 20000}}
     - {{url: "http://{http}/bad", optional: true}}
   /fatal:
     calls: [{{url: "http://{http}/bad"}}, {{url: "http://{http}/"}}]
@@ -146,7 +148,7 @@ propagate: [end-user]
     );
     let worker = Worker::with_plan(&plan);
     let tree = format!(
-        r#"{{"worker":"w","calls":[{{"url":"http://{http}/","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"h2c://{http}/x","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"h2c://{http}/x","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"grpc://{http}/leno.worker.v1.Worker/Call","grpc":"OK","worker":"w"}},{{"url":"tcp://{tcp}","answer":{{"bytes":200000}}}},{{"url":"http://{http}/bad","status":503,"worker":"w"}}]}}"#
+        r#"{{"worker":"w","calls":[{{"url":"http://{http}/","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"h2c://{http}/x","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"h2c://{http}/x","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"grpc://{http}/leno.worker.v1.Worker/Call","grpc":"OK","worker":"w"}},{{"url":"tcp://{tcp}","answer":{{"bytes":200000}}}},{{"url":"udp://{udp}","answer":{{"bytes":20000}}}},{{"url":"http://{http}/bad","status":503,"worker":"w"}}]}}"#
     );
     check(&worker, "GET /tree HTTP/1.1", "HTTP/1.1 200 OK", &tree);
     // Once more, on the connections that were kept.
