@@ -1,16 +1,14 @@
 //! `leno check`: green where all is well, and red with the right word for faults that are made on purpose.
 
 use crate::ground::change::{Changed, without_control};
-use crate::ground::kubectl;
 use crate::ground::place::{Place, READY_WAIT};
 use crate::ground::worker::Worker;
+use crate::ground::{certificate, kubectl};
 use anyhow::Result;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use leno_tests::authority::{Authority, expired_issuer};
+use leno_tests::authority::Authority;
 use leno_tests::binaries;
 use leno_tests::wait::until;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -27,7 +25,7 @@ fn check_is_green_and_red_for_each_of_ten_faults() {
         Changed::without("clusterrolebinding/leno-control", "")
     });
     check("an issuer that expired", "expired", &|| {
-        let issuer = issuer_that_expired()?;
+        let issuer = certificate::issuer(time::Duration::hours(-1))?;
         Changed::with("secret/leno-identity-issuer", MESH, &issuer)
     });
     check("a kind of the Gateway API missing", "CustomResourceDefinition", &|| {
@@ -51,7 +49,7 @@ fn check_is_green_and_red_for_each_of_ten_faults() {
             Changed::with("configmap/leno-trust-anchors", MESH, &anchors)
         });
         check("another certificate of the webhook", "caBundle", &|| {
-            let pair = secret(&other.pem(), &other.key_pem());
+            let pair = certificate::pair(&other.pem(), &other.key_pem());
             Changed::with("secret/leno-injector-tls", MESH, &pair)
         });
     }
@@ -89,23 +87,6 @@ fn green() {
 fn run() -> Output {
     let leno = binaries::find("leno").expect("leno");
     Command::new(leno).args(["check", "--wait=0s"]).output().expect("it runs")
-}
-
-fn secret(certificate: &str, key: &str) -> Value {
-    let data = json!({"tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key)});
-    json!({"data": data})
-}
-
-/// Signed by the mesh's own root, and past its end.
-fn issuer_that_expired() -> Result<Value> {
-    let words = ["-n", MESH, "get", "secret/leno-identity-root", "-o", "json"];
-    let root = kubectl::json(&words)?;
-    let field = |name: &str| -> Result<String> {
-        let text = root["data"][name].as_str().unwrap_or_default();
-        Ok(String::from_utf8(STANDARD.decode(text)?)?)
-    };
-    let (certificate, key) = expired_issuer(&field("tls.crt")?, &field("tls.key")?)?;
-    Ok(secret(&certificate, &key))
 }
 
 /// A node says that it is ready, an hour from now.

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 const PODS: u32 = 1000;
 const ROUNDS: u32 = 2;
+/// Of traffic at most; it ends with the last pod.
+const SECONDS: u64 = 600;
 /// A node without a kubelet: EndpointSlices pass over pods whose node does not exist.
 const NODE: &str = "leno-test-nowhere";
 /// What may stay after a thousand pods: allocators give back in steps.
@@ -60,14 +62,14 @@ fn a_thousand_pods_come_and_go_beside_real_traffic() {
     place.apply(&[service("crowd", &json!({}))]);
     place.rolled_out("deployment/web");
     let before = memory(&place);
-    let load = Load::start(&place, "http://web/", 100, 240);
+    let load = Load::start(&place, "http://web/", 100, SECONDS);
     for round in 0..ROUNDS {
         come(&place, &nowhere, round);
         nowhere.beat();
         go(&place);
         nowhere.beat();
     }
-    let outcome = load.end();
+    let outcome = load.stop();
     println!("{ROUNDS} times {PODS} pods came and went: {outcome}");
     assert_eq!(outcome.failed, 0, "{outcome}");
     let after = memory(&place);

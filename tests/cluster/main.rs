@@ -14,5 +14,8 @@ mod examples;
 mod ground;
 mod mesh;
 mod outages;
+mod renewal;
+mod replicas;
 mod rollout;
+mod routes;
 mod workloads;

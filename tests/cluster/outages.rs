@@ -30,10 +30,10 @@ fn the_control_plane_is_away_for_five_minutes() {
     sleep(Duration::from_secs(5));
     let began = Instant::now();
     let outage = without_control();
-    labelled_pods_are_refused_and_others_are_not();
+    labelled_pods_are_refused_and_others_are_not(&place);
     let restarted = a_proxy_restarts(&place);
     sleep(AWAY.saturating_sub(began.elapsed()));
-    let served = from_load(&place, &restarted);
+    let served = proxy::from_load(&place, &restarted);
     drop(outage);
     let outcome = load.end();
     println!("no control plane for {:.0} s: {outcome}", AWAY.as_secs_f64());
@@ -61,23 +61,38 @@ fn a_proxy_restarts(place: &Place) -> String {
     pod
 }
 
-fn from_load(place: &Place, pod: &str) -> f64 {
-    let client = proxy::identity(place, "load");
-    let labels = [("direction", "inbound"), ("tls", "true"), ("client_id", client.as_str())];
-    proxy::metrics(place, pod).expect("metrics").sum("response_total", &labels)
-}
-
-fn labelled_pods_are_refused_and_others_are_not() {
+fn labelled_pods_are_refused_and_others_are_not(meshed: &Place) {
     let plain = Place::plain("leno-test-others");
     plain.apply(&Worker::new("web").objects());
     plain.rolled_out("deployment/web");
-    let mut pod = Worker::new("web").template();
-    pod["apiVersion"] = "v1".into();
-    pod["kind"] = "Pod".into();
-    pod["metadata"]["name"] = "labelled".into();
-    pod["metadata"]["labels"]["leno.dev/inject"] = "enabled".into();
-    let refusal = plain.try_apply(&[pod]).expect_err("it would have no proxy");
-    assert!(refusal.to_string().contains("injector.leno.dev"), "{refusal}");
+    //     namespace       the pod's label  made
+    check(&plain.name, "", true);
+    check(&plain.name, "enabled", false);
+    check(&meshed.name, "", false);
+    check(&meshed.name, "disabled", true);
+    // What the cluster itself needs waits for no mesh, whatever its labels say.
+    check("kube-system", "enabled", true);
+}
+
+/// Whether such a pod is made. Nobody is there to say what is wrong with it, so it is the webhook's name that is told.
+fn check(namespace: &str, label: &str, made: bool) {
+    let mut pod = Worker::new("web").pod("tried", namespace);
+    if !label.is_empty() {
+        pod["metadata"]["labels"]["leno.dev/inject"] = label.into();
+    }
+    if namespace == "kube-system" {
+        pod["spec"]["serviceAccountName"] = "default".into();
+    }
+    let case = format!("label {label:?} in {namespace}");
+    match kubectl::tried(&pod) {
+        Ok(pod) => {
+            assert!(made, "{case}: made");
+            assert!(!proxy::is_in(&pod), "{case}: with a proxy, and nobody who knows of it");
+        }
+        Err(error) => {
+            assert!(!made && error.to_string().contains("injector.leno.dev"), "{case}: {error:#}");
+        }
+    }
 }
 
 #[test]
@@ -99,10 +114,7 @@ fn the_api_server_dies_and_comes_back() {
     place.kubectl(&["scale", "deployment/web", "--replicas=3"]).expect("scaled");
     place.rolled_out("deployment/web");
     let new = place.pods("app=web").into_iter().find(|pod| !before.contains(pod)).expect("new");
-    until("a request to the new pod", READY_WAIT, || {
-        sleep(Duration::from_millis(300));
-        (from_load(&place, &new) > 0.0).then_some(())
-    });
+    proxy::asked(&place, &new, 0.0);
     let outcome = load.end();
     println!("no API server for {NO_API:?}: {outcome}");
     assert_eq!(outcome.failed, 0, "{outcome}");

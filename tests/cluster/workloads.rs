@@ -1,5 +1,6 @@
 //! Pods of every kind: those that end, those that speak early, those that are found in other ways, and those that cannot be in the mesh.
 
+use crate::ground::load;
 use crate::ground::place::Place;
 use crate::ground::proxy;
 use crate::ground::worker::{IMAGE, PORT, Worker, account, service};
@@ -42,9 +43,9 @@ fn place_with_web(name: &str) -> Place {
     place
 }
 
-/// Requests that the only pod of `web` has had from `client`, with its identity.
-fn seen_from_client(place: &Place) -> f64 {
-    let pod = place.pods("app=web").remove(0);
+/// Requests that the only pod of a worker has had from `client`, with its identity.
+fn seen_from_client(place: &Place, worker: &str) -> f64 {
+    let pod = place.pods(&format!("app={worker}")).remove(0);
     let metrics = proxy::metrics(place, &pod).expect("metrics");
     let client = proxy::identity(place, "client");
     let labels = [("direction", "inbound"), ("tls", "true"), ("client_id", client.as_str())];
@@ -77,7 +78,7 @@ fn jobs_and_cron_jobs_finish() {
         place.wait(job, "condition=Complete");
     }
     assert!(!jobs.trim().is_empty(), "the CronJob has made a job");
-    assert!(seen_from_client(&place) >= 40.0, "both have spoken through the mesh");
+    assert!(seen_from_client(&place, "web") >= 40.0, "both have spoken through the mesh");
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn init_containers_and_first_instructions_have_the_network() {
     for name in first.iter().chain(&["init"]) {
         assert_eq!(place.ended(name, END_WAIT), "Succeeded", "{name}");
     }
-    let seen = seen_from_client(&place);
+    let seen = seen_from_client(&place, "web");
     assert!((seen - 10.0).abs() < 0.5, "{seen} of 10 requests with the client's identity");
 }
 
@@ -125,7 +126,7 @@ fn services_of_every_kind_are_found() {
     check(&place, "http://db-0.db:8080/", &["db-0"]);
     check(&place, "http://db-1.db:8080/", &["db-1"]);
     check(&place, "http://named/", &["named-a", "named-b"]);
-    let seen = seen_from_client(&place);
+    let seen = seen_from_client(&place, "web");
     assert!((seen - 40.0).abs() < 0.5, "{seen} of 40 requests by the external name were meshed");
     for pod in ["db-0", "db-1"] {
         let metrics = proxy::metrics(&place, pod).expect("metrics");
@@ -133,6 +134,43 @@ fn services_of_every_kind_are_found() {
         let seen = metrics.sum("response_total", &[("client_id", &client), ("tls", "true")]);
         assert!(seen >= 40.0, "{pod}: {seen} requests with mutual TLS");
     }
+}
+
+#[test]
+fn datagrams_pass_beside_the_proxies() {
+    let place = Place::meshed("leno-test-datagrams");
+    // At the number of a proxy's own port there is nobody of the mesh: that is another protocol's.
+    let ports = [9000, 4143].map(|port| format!("--udp={port}"));
+    place.apply(&Worker::new("names").with(&ports.each_ref().map(String::as_str)).objects());
+    let datagrams = json!([
+        {"name": "echo", "protocol": "UDP", "port": 53, "targetPort": 9000},
+        {"name": "proxy", "protocol": "UDP", "port": 4143},
+        {"name": "http", "protocol": "TCP", "port": 80, "targetPort": PORT},
+    ]);
+    place.apply(&[service("names", &json!({"ports": datagrams}))]);
+    place.rolled_out("deployment/names");
+    let path = "jsonpath={.items[0].status.podIP}";
+    let address = place.kubectl(&["get", "pods", "-l", "app=names", "-o", path]).expect("a pod");
+    let name = format!("names.{}.svc.cluster.local", place.name);
+    let at = |host: &str, port: u16| format!("udp://{host}:{port}");
+    //                host      port  its datagrams come back
+    let rows = [
+        (at(&name, 53), true),
+        (at(&name, 4143), true),
+        (at(&address, 9000), true),
+        (at(&address, 4143), true),
+        (at(&address, 9001), false),
+        // Both ends are in the mesh all the same.
+        ("http://names/".to_owned(), true),
+    ];
+    let urls: Vec<&str> = rows.iter().map(|(url, _)| url.as_str()).collect();
+    let flags = ["--body-bytes=1000", "--timeout=3s"];
+    let counted = load::asked(&place, &urls, 40, &flags);
+    for ((url, back), counted) in rows.iter().zip(&counted) {
+        assert_eq!(counted["ok"], if *back { 40 } else { 0 }, "{url}: {counted}");
+    }
+    let seen = seen_from_client(&place, "names");
+    assert!((seen - 40.0).abs() < 0.5, "{seen} of 40 requests with mutual TLS");
 }
 
 /// 40 requests succeed, and come from among these; a headless name is looked up by the client, which may keep to one.

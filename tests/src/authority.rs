@@ -56,18 +56,22 @@ pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// An issuer below a root that somebody else made, as certificate and key in PEM; its life ended an hour ago.
+/// An issuer below a root that somebody else made, as certificate and key in PEM; it lives until then from now, which may be past.
 ///
 /// # Errors
 /// When root or key cannot be read.
-pub fn expired_issuer(root: &str, root_key: &str) -> anyhow::Result<(String, String)> {
+pub fn issuer_below(
+    root: &str,
+    root_key: &str,
+    until: Duration,
+) -> anyhow::Result<(String, String)> {
     let root = Issuer::from_ca_cert_pem(root, KeyPair::from_pem(root_key)?)?;
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "expired");
+    params.distinguished_name.push(DnType::CommonName, "issuer of a test");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.not_before = OffsetDateTime::now_utc() - Duration::days(30);
-    params.not_after = OffsetDateTime::now_utc() - Duration::hours(1);
+    params.not_after = OffsetDateTime::now_utc() + until;
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, &root)?;
     Ok((certificate.pem(), key.serialize_pem()))

@@ -56,6 +56,16 @@ pub(crate) fn create(object: &Value) -> Result<String> {
     said(&words, &output(&words, Some(&object.to_string()))?)
 }
 
+/// What would become of an object, which is asked about and not made.
+///
+/// # Errors
+/// What the API server refuses, and the webhook among it.
+pub(crate) fn tried(object: &Value) -> Result<Value> {
+    let words = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
+    let said = said(&words, &output(&words, Some(&object.to_string()))?)?;
+    Ok(serde_json::from_str(&said)?)
+}
+
 fn said(words: &[&str], output: &Output) -> Result<String> {
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "kubectl {}: {}", words.join(" "), error.trim());

@@ -1,11 +1,16 @@
 //! Steady requests from a pod of their own, each counted: `leno-worker client`, whose requests are due at their time whatever the answers do.
 
+use crate::ground::node;
 use crate::ground::place::Place;
 use crate::ground::worker::{IMAGE, account};
 use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
+
+/// For a pod that makes a few requests and ends.
+const END_WAIT: Duration = Duration::from_secs(90);
 
 /// A pod that sends requests.
 pub(crate) struct Load<'a> {
@@ -62,6 +67,13 @@ impl<'a> Load<'a> {
         Self { place, pod, seconds }
     }
 
+    /// Ends it now.
+    pub(crate) fn stop(self) -> Outcome {
+        let process = node::process(&self.place.name, &self.pod, "client").expect("its process");
+        kill(process, Signal::SIGTERM).expect("asked to end");
+        self.end()
+    }
+
     /// Its end, and what it has counted.
     pub(crate) fn end(self) -> Outcome {
         // Its own time, and some for the start of its pod and the end of its last request.
@@ -92,6 +104,36 @@ fn pod_of(name: &str, url: &str, per_second: u32, seconds: u64) -> Value {
             }],
         },
     })
+}
+
+/// Every URL is asked at the same time, so often, by a container of its own in one pod of the account `client`; answers with what
+/// each has counted.
+pub(crate) fn asked(place: &Place, urls: &[&str], requests: u32, flags: &[&str]) -> Vec<Value> {
+    let name = "client";
+    let container = |(number, url): (usize, &&str)| {
+        let mut command = vec![
+            "leno-worker".to_owned(),
+            "client".to_owned(),
+            format!("--url={url}"),
+            format!("--requests={requests}"),
+            "--rate=50".to_owned(),
+        ];
+        command.extend(flags.iter().map(|&flag| flag.to_owned()));
+        json!({"name": format!("client-{number}"), "image": IMAGE, "command": command})
+    };
+    let mut pod = pod_of(name, "", 0, 0);
+    pod["spec"]["containers"] = urls.iter().enumerate().map(container).collect();
+    place.apply(&[account(name), pod]);
+    place.ended(name, END_WAIT);
+    let summary = |number: usize| {
+        let words = ["logs", name, "-c", &format!("client-{number}")];
+        let log = place.kubectl(&words).expect("a log");
+        let line = log.lines().rev().find(|line| line.starts_with('{'));
+        serde_json::from_str(line.unwrap_or_else(|| panic!("no summary: {log}"))).expect("JSON")
+    };
+    let summaries = (0..urls.len()).map(summary).collect();
+    place.kubectl(&["delete", "pod", name, "--wait"]).expect("the pod is removed");
+    summaries
 }
 
 fn read(log: &str) -> Result<Outcome> {

@@ -57,6 +57,16 @@ impl Worker {
         json!({"metadata": {"labels": {"app": self.name}}, "spec": self.spec()})
     }
 
+    /// A pod that is not made by anybody else.
+    pub(crate) fn pod(&self, name: &str, namespace: &str) -> Value {
+        let mut pod = self.template();
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = name.into();
+        pod["metadata"]["namespace"] = namespace.into();
+        pod
+    }
+
     fn spec(&self) -> Value {
         let mut command = vec![
             "leno-worker".to_owned(),
