@@ -115,11 +115,7 @@ fn unmeshed_pod() -> Result<Changed> {
     let name = "leno-test-late";
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let changed = Changed::new(&namespace)?;
-    let mut pod = Worker::new("web").template();
-    pod["apiVersion"] = "v1".into();
-    pod["kind"] = "Pod".into();
-    pod["metadata"]["name"] = "early".into();
-    pod["metadata"]["namespace"] = name.into();
+    let mut pod = Worker::new("web").pod("early", name);
     pod["spec"]["serviceAccountName"] = "default".into();
     until("the namespace's account", READY_WAIT, || kubectl::create(&pod).ok());
     kubectl::run(&["-n", name, "wait", "pod/early", "--for=condition=Ready", "--timeout=60s"])?;

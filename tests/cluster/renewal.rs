@@ -76,8 +76,9 @@ fn left(place: &Place) -> Duration {
     let pod = place.pods("app=web").pop().expect("a pod");
     let metrics = proxy::metrics(place, &pod).expect("metrics");
     let end = metrics.sum("control_identity_cert_expiration_timestamp_seconds", &[]);
+    assert!(end > 0.0, "{pod} is ready, and has no certificate");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-    Duration::try_from_secs_f64(end).expect("a certificate").saturating_sub(now)
+    Duration::from_secs_f64(end).saturating_sub(now)
 }
 
 #[test]
@@ -85,13 +86,9 @@ fn the_webhook_gets_a_certificate_whatever_became_of_its_last() {
     let place = Place::meshed("leno-test-webhook");
     place.apply(&Worker::new("web").objects());
     let before = control::pods().expect("the control plane");
-    check(&place, "deleted", &|| {
-        kubectl::run(&["-n", "leno", "delete", SECRET, "--wait"]).map(drop)
-    });
-    check(&place, "somebody else's", &|| {
-        let other = Authority::new("other");
-        put(&pair(&other.pem(), &other.key_pem()))
-    });
+    let other = Authority::new("other");
+    check(&place, "deleted", None);
+    check(&place, "somebody else's", Some(pair(&other.pem(), &other.key_pem())));
     what_is_due_is_renewed_without_a_refusal(&place);
     assert_eq!(control::pods().expect("the control plane"), before, "nothing restarted");
     // And a pod is really made.
@@ -100,16 +97,24 @@ fn the_webhook_gets_a_certificate_whatever_became_of_its_last() {
     assert_eq!(outcome.failed, 0, "{outcome}");
 }
 
-/// After the change there is another certificate, it is trusted, and pods get their proxies.
-fn check(place: &Place, what: &str, change: &dyn Fn() -> Result<()>) {
-    let before = held().expect("a certificate")["tls.crt"].take();
-    change().unwrap_or_else(|error| panic!("{what}: {error:#}"));
+/// The Secret is gone, or what somebody has put there; then there is another certificate, it is trusted, and pods get their proxies.
+fn check(place: &Place, what: &str, brought: Option<Value>) {
+    let mut not = vec![held().expect("a certificate")["tls.crt"].take()];
+    match brought {
+        None => {
+            kubectl::run(&["-n", "leno", "delete", SECRET, "--wait"]).expect("deleted");
+        }
+        Some(mut brought) => {
+            put(&brought).expect("replaced");
+            not.push(brought["data"]["tls.crt"].take());
+        }
+    }
     let mut refusals = 0;
     until(&format!("a certificate after one was {what}"), READY_WAIT, || {
         sleep(Duration::from_millis(200));
         let admitted = admitted(place);
         refusals += u32::from(admitted.is_err());
-        let now = held().ok().filter(|now| now["tls.crt"] != before)?;
+        let now = held().ok().filter(|now| !not.contains(&now["tls.crt"]))?;
         (is_trusted(&now).ok()? && admitted.is_ok()).then_some(())
     });
     println!("{what}: {refusals} refusals meanwhile");
@@ -143,7 +148,7 @@ fn what_is_due_is_renewed_without_a_refusal(place: &Place) {
     }
     assert!(is_trusted(&held().expect("a certificate")).expect("a configuration"));
     println!("renewed while {admissions} pods were admitted");
-    assert!(admissions > 5, "{admissions}: was there a moment for API servers to hear of it?");
+    assert!(admissions >= 3, "{admissions}: was there a moment for API servers to hear of it?");
 }
 
 /// A pod would get its proxy.
