@@ -9,10 +9,10 @@ use crate::ca::service::{Attestor, Certifier};
 use crate::cluster::{Cluster, Seen};
 use crate::discovery::Sight;
 use crate::lease::Candidate;
-use crate::limit::DRAIN_MAX;
+use crate::limit::{DRAIN_MAX, MEMORY_KEPT_MAX};
 use crate::metrics::Metrics;
 use crate::source::file::Reader;
-use crate::source::{Inventory, Problem, file, kubernetes};
+use crate::source::{Inventory, Problem, file, kubernetes, new_problems};
 use crate::world::builder::Builder;
 use crate::world::{MeshNames, World};
 use crate::{ca, server, status};
@@ -20,14 +20,14 @@ use anyhow::{Context, Result};
 use leno_model::name::SpiffeId;
 use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
-use leno_runtime::{log, signal, tasks};
+use leno_runtime::{log, memory, signal, tasks};
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
 /// Serves until SIGTERM or SIGINT.
@@ -79,6 +79,7 @@ async fn serve(args: &Run) -> Result<()> {
     });
     let seen = Seen { inventories: inventories_seen.clone(), leads };
     let _world = tasks::spawn_owned("world", follow(inventories_seen, worlds, names.clone()));
+    let _memory = tasks::spawn_owned("memory", give_back(worlds_seen.clone()));
 
     let listener = listen(args.listen).await?;
     let address = listener.local_addr()?;
@@ -214,13 +215,20 @@ async fn follow(
         let world = builder.build(&inventory, version);
         let before = worlds.borrow().clone();
         // What is wrong with a file was said when it was read.
-        let new = world.problems.iter().filter(|problem| {
-            !inventory.problems.contains(problem) && !before.problems.contains(problem)
-        });
-        new.for_each(|problem| warn!("{problem}"));
+        let said = inventory.problems.iter().chain(&before.problems);
+        new_problems(&world.problems, said).iter().for_each(|problem| warn!("{problem}"));
         let (pods, services) = world.counts();
         tracing::debug!(version, pods, services, problems = world.problems.len(), "new world");
         worlds.send_replace(Arc::new(world));
+    }
+}
+
+/// Lists, pods that are gone and worlds that nobody looks at leave holes in the heap, which the allocator alone would keep.
+async fn give_back(mut worlds: watch::Receiver<Arc<World>>) {
+    while worlds.changed().await.is_ok() {
+        sleep(MEMORY_KEPT_MAX).await;
+        worlds.mark_unchanged();
+        memory::give_back();
     }
 }
 

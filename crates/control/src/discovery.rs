@@ -9,7 +9,7 @@ pub mod inbound;
 pub mod outbound;
 
 use crate::metrics::{Metrics, Open};
-use crate::world::World;
+use crate::world::{Ground, World};
 use futures_util::stream::{Stream, unfold};
 use leno_model::name::{PeerName, SpiffeId};
 use leno_runtime::drain::{Drain, Guard};
@@ -56,9 +56,10 @@ impl Sight {
     fn follow<T: Send + 'static>(
         &self,
         method: &'static str,
+        ground: impl Fn(&World) -> Ground + Send + 'static,
         answer: impl FnMut(&World) -> Vec<Result<T, Status>> + Send + 'static,
     ) -> Answers<T> {
-        Box::pin(follow(self, method, answer))
+        Box::pin(follow(self, method, ground, answer))
     }
 }
 
@@ -89,11 +90,14 @@ fn leaving() -> Status {
     Status::unavailable("the control plane is stopping; ask again")
 }
 
-struct Following<T, F> {
+struct Following<T, G, F> {
     worlds: watch::Receiver<Arc<World>>,
     guard: Guard,
     metrics: Arc<Metrics>,
     method: &'static str,
+    ground: G,
+    /// Of the last answer.
+    stood_on: Option<Ground>,
     answer: F,
     waiting: VecDeque<Result<T, Status>>,
     first: bool,
@@ -101,14 +105,16 @@ struct Following<T, F> {
     _open: Open,
 }
 
-/// Asks `answer` for messages at every new world; an error ends the stream.
-fn follow<T, F>(
+/// Asks `answer` for messages at every new world in which its ground is another one; an error ends the stream.
+fn follow<T, G, F>(
     sight: &Sight,
     method: &'static str,
+    ground: G,
     answer: F,
-) -> impl Stream<Item = Result<T, Status>> + Send + use<T, F>
+) -> impl Stream<Item = Result<T, Status>> + Send + use<T, G, F>
 where
     T: Send + 'static,
+    G: Fn(&World) -> Ground + Send + 'static,
     F: FnMut(&World) -> Vec<Result<T, Status>> + Send + 'static,
 {
     let following = Following {
@@ -116,6 +122,8 @@ where
         guard: sight.drain.guard(),
         metrics: sight.metrics.clone(),
         method,
+        ground,
+        stood_on: None,
         answer,
         waiting: VecDeque::new(),
         first: true,
@@ -128,7 +136,11 @@ where
     })
 }
 
-impl<T, F: FnMut(&World) -> Vec<Result<T, Status>>> Following<T, F> {
+impl<T, G, F> Following<T, G, F>
+where
+    G: Fn(&World) -> Ground,
+    F: FnMut(&World) -> Vec<Result<T, Status>>,
+{
     async fn next(&mut self) -> Option<Result<T, Status>> {
         loop {
             if let Some(message) = self.waiting.pop_front() {
@@ -149,7 +161,12 @@ impl<T, F: FnMut(&World) -> Vec<Result<T, Status>>> Following<T, F> {
                 }
             }
             let world = self.worlds.borrow_and_update().clone();
-            if world.version > 0 {
+            if world.version == 0 {
+                continue;
+            }
+            let ground = Some((self.ground)(&world));
+            if self.stood_on != ground {
+                self.stood_on = ground;
                 self.waiting.extend((self.answer)(&world));
             }
         }

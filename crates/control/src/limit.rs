@@ -15,6 +15,9 @@ pub const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Problems kept and shown; the rest is counted.
 pub const PROBLEMS_MAX: usize = 1_000;
 
+/// What a change left in the heap goes back to the system so long after it, once no stream holds the last world any more.
+pub const MEMORY_KEPT_MAX: Duration = Duration::from_secs(5);
+
 /// Connections of proxies at once.
 pub const CONNECTIONS_MAX: usize = 4_096;
 /// Streams open on one connection: one per destination and port that a proxy uses.

@@ -2,12 +2,14 @@
 //!
 //! - [`parse`]: the text of one manifest to objects and problems; pure.
 //! - [`layers`]: files of several directories to one inventory, and the last good state of each; pure.
+//! - [`kept`]: what is kept of the kinds that are many.
 //! - [`file`]: directories of manifests, watched.
 //! - [`kubernetes`]: the Kubernetes API, watched.
 //!
 //! A source is a task with a `watch::Sender<Arc<Inventory>>`, and that is the interface.
 
 pub mod file;
+pub mod kept;
 pub mod kubernetes;
 pub mod layers;
 pub mod parse;
@@ -17,8 +19,9 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
+use k8s_openapi::api::{core, discovery};
+use kept::{EndpointSlice, Pod};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -91,12 +94,12 @@ pub struct Sourced<T> {
     pub key: Key,
     /// Where it was read.
     pub origin: Origin,
-    /// The object in its published type.
+    /// The object, in its published type or as much of it as is kept.
     pub object: Arc<T>,
 }
 
 /// Something wrong with what an operator wrote.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Problem {
     /// The object, or the file where no object could be read.
     pub object: String,
@@ -118,6 +121,18 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Those of `now` that are not among `before`.
+pub(crate) fn new_problems<'a>(
+    now: &'a [Problem],
+    before: impl Iterator<Item = &'a Problem>,
+) -> Vec<&'a Problem> {
+    if now.is_empty() {
+        return Vec::new();
+    }
+    let before: HashSet<&Problem> = before.collect();
+    now.iter().filter(|problem| !before.contains(problem)).collect()
+}
+
 impl<T> Sourced<T> {
     /// A problem of this object.
     pub fn problem(&self, field: impl Into<String>, message: impl Into<String>) -> Problem {
@@ -132,7 +147,7 @@ impl<T> Sourced<T> {
 
 /// One row of the table of kinds makes a variant of [`Object`], a list of [`Inventory`] and a line of the parser.
 macro_rules! kinds {
-    ($($kind:literal, $group:literal, [$($version:literal),+], $variant:ident, $list:ident, $namespaced:literal;)+) => {
+    ($($kind:literal, $group:literal, [$($version:literal),+], $variant:ident, $published:ty, $list:ident, $namespaced:literal;)+) => {
         /// An object of a kind that is used.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Object {
@@ -142,12 +157,12 @@ macro_rules! kinds {
             )+
         }
 
-        /// Everything that a source says exists, each object once.
+        /// Everything that a source says exists, each object once. A list in which nothing changed is the same `Arc` in the next inventory.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Inventory {
             $(
                 #[doc = concat!("Objects of kind `", $kind, "`, by namespace and name.")]
-                pub $list: Vec<Sourced<$variant>>,
+                pub $list: Arc<Vec<Sourced<$variant>>>,
             )+
             /// What was wrong with the manifests.
             pub problems: Vec<Problem>,
@@ -159,7 +174,8 @@ macro_rules! kinds {
                 let Sourced { key, origin, object } = sourced;
                 match object.as_ref() {
                     $(Object::$variant(object) => {
-                        self.$list.push(Sourced { key, origin, object: object.clone() });
+                        let list = Arc::make_mut(&mut self.$list);
+                        list.push(Sourced { key, origin, object: object.clone() });
                     })+
                 }
             }
@@ -171,11 +187,14 @@ macro_rules! kinds {
                 match object.as_ref() {
                     $(Object::$variant(object) => {
                         let list = &mut self.$list;
-                        let new = |key| Sourced { key, origin, object: object.clone() };
-                        match list.binary_search_by(|other| other.key.cmp(&key)) {
-                            Ok(at) if list[at].object == *object => return false,
-                            Ok(at) => list[at] = new(key),
-                            Err(at) => list.insert(at, new(key)),
+                        let found = list.binary_search_by(|other| other.key.cmp(&key));
+                        if found.is_ok_and(|at| list[at].object == *object) {
+                            return false;
+                        }
+                        let new = Sourced { key, origin, object: object.clone() };
+                        match found {
+                            Ok(at) => Arc::make_mut(list)[at] = new,
+                            Err(at) => Arc::make_mut(list).insert(at, new),
                         }
                         true
                     })+
@@ -187,7 +206,7 @@ macro_rules! kinds {
                 match key.kind {
                     $($kind => {
                         let found = self.$list.binary_search_by(|other| other.key.cmp(key));
-                        found.map(|at| self.$list.remove(at)).is_ok()
+                        found.map(|at| Arc::make_mut(&mut self.$list).remove(at)).is_ok()
                     })+
                     _ => false,
                 }
@@ -197,9 +216,14 @@ macro_rules! kinds {
             pub(crate) fn retain(&mut self, kind: &str, keys: &HashSet<Key>) -> bool {
                 match kind {
                     $($kind => {
-                        let before = self.$list.len();
-                        self.$list.retain(|sourced| keys.contains(&sourced.key));
-                        self.$list.len() != before
+                        let stays = |sourced: &Sourced<$variant>| keys.contains(&sourced.key);
+                        if self.$list.iter().all(stays) {
+                            return false;
+                        }
+                        let list = Arc::make_mut(&mut self.$list);
+                        list.retain(stays);
+                        list.shrink_to_fit();
+                        true
                     })+
                     _ => false,
                 }
@@ -231,6 +255,17 @@ macro_rules! kinds {
             pub(crate) const KINDS: &[(&str, &str, &[&str], bool)] =
                 &[$(($kind, $group, &[$($version),+], $namespaced)),+];
 
+            /// Reads an object of a kind in [`Self::KINDS`] as its published type, to see what is wrong with it.
+            pub(crate) fn check<'de, D: serde::Deserializer<'de>>(
+                kind: &str,
+                deserializer: D,
+            ) -> Result<(), D::Error> {
+                match kind {
+                    $($kind => <$published as serde::Deserialize>::deserialize(deserializer).map(drop),)+
+                    _ => Err(serde::de::Error::custom("a kind that is not used")),
+                }
+            }
+
             /// Reads an object of a kind in [`Self::KINDS`].
             pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
                 kind: &str,
@@ -247,15 +282,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    "Namespace", "", ["v1"], Namespace, namespaces, false;
-    "ServiceAccount", "", ["v1"], ServiceAccount, service_accounts, true;
-    "Pod", "", ["v1"], Pod, pods, true;
-    "Deployment", "apps", ["v1"], Deployment, deployments, true;
-    "Job", "batch", ["v1"], Job, jobs, true;
-    "Service", "", ["v1"], Service, services, true;
-    "EndpointSlice", "discovery.k8s.io", ["v1"], EndpointSlice, endpoint_slices, true;
-    "ConfigMap", "", ["v1"], ConfigMap, config_maps, true;
-    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, http_routes, true;
-    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, grpc_routes, true;
-    "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, reference_grants, true;
+    "Namespace", "", ["v1"], Namespace, Namespace, namespaces, false;
+    "ServiceAccount", "", ["v1"], ServiceAccount, ServiceAccount, service_accounts, true;
+    "Pod", "", ["v1"], Pod, core::v1::Pod, pods, true;
+    "Deployment", "apps", ["v1"], Deployment, Deployment, deployments, true;
+    "Job", "batch", ["v1"], Job, Job, jobs, true;
+    "Service", "", ["v1"], Service, Service, services, true;
+    "EndpointSlice", "discovery.k8s.io", ["v1"], EndpointSlice, discovery::v1::EndpointSlice, endpoint_slices, true;
+    "ConfigMap", "", ["v1"], ConfigMap, ConfigMap, config_maps, true;
+    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, HttpRoute, http_routes, true;
+    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, GrpcRoute, grpc_routes, true;
+    "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, reference_grants, true;
 }

@@ -76,7 +76,7 @@ impl Writer {
     async fn write(&mut self, world: &World) -> bool {
         let mut done = true;
         let verdicts: BTreeMap<&Key, &Verdict> =
-            world.verdicts.iter().map(|verdict| (&verdict.route, verdict)).collect();
+            world.verdicts().iter().map(|verdict| (&verdict.route, verdict)).collect();
         self.written.retain(|key, _| verdicts.contains_key(key));
         for (key, verdict) in verdicts {
             if self.written.get(key) == Some(verdict) {

@@ -23,7 +23,7 @@ use crate::source::{Inventory, Problem};
 use builder::{Builder, DeclaredPorts, Services};
 use leno_model::name::WorkloadId;
 use pod::Pod;
-use route::Attached;
+use route::Routes;
 use route::verdict::Verdict;
 use service::{Service, ServiceKey};
 use settings::Declared;
@@ -62,16 +62,37 @@ pub struct World {
     pub version: u64,
     /// What is wrong with manifests and objects.
     pub problems: Vec<Problem>,
-    /// What became of each route.
-    pub verdicts: Vec<Verdict>,
     names: MeshNames,
     pods: Arc<BTreeMap<WorkloadId, Arc<Pod>>>,
     pods_by_ip: Arc<HashMap<IpAddr, WorkloadId>>,
-    services: Services,
-    services_by_ip: HashMap<IpAddr, ServiceKey>,
-    /// Routes on each Service.
-    attached: HashMap<ServiceKey, Vec<Attached>>,
+    services: Arc<Services>,
+    services_by_ip: Arc<HashMap<IpAddr, ServiceKey>>,
+    routes: Arc<Routes>,
     declared: Arc<DeclaredPorts>,
+}
+
+/// What an answer of the world is made of: while that is the same, the answer is. Thousands of streams look at every new world, and few
+/// of them are told something.
+#[derive(Clone, Debug)]
+pub enum Ground {
+    /// A Service, and what is attached to Services.
+    Service(Arc<Service>, Arc<Routes>),
+    /// A pod, and what Services say of pods' ports.
+    Pod(Arc<Pod>, Arc<DeclaredPorts>),
+    /// Nothing that is known.
+    Nothing,
+}
+
+impl PartialEq for Ground {
+    /// Whether they are the same objects; others may be equal.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Service(a, b), Self::Service(c, d)) => Arc::ptr_eq(a, c) && Arc::ptr_eq(b, d),
+            (Self::Pod(a, b), Self::Pod(c, d)) => Arc::ptr_eq(a, c) && Arc::ptr_eq(b, d),
+            (Self::Nothing, Self::Nothing) => true,
+            _ => false,
+        }
+    }
 }
 
 impl World {
@@ -87,6 +108,12 @@ impl World {
         (self.pods.len(), self.services.len())
     }
 
+    /// What became of each route.
+    #[must_use]
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.routes.verdicts
+    }
+
     /// A pod.
     #[must_use]
     pub fn pod(&self, workload: &WorkloadId) -> Option<&Arc<Pod>> {
@@ -97,8 +124,13 @@ impl World {
         self.pods.get(self.pods_by_ip.get(&address.to_canonical())?)
     }
 
-    fn service_at(&self, address: IpAddr) -> Option<&Service> {
-        self.services.get(self.services_by_ip.get(&address.to_canonical())?).map(Arc::as_ref)
+    fn service_at(&self, address: IpAddr) -> Option<&Arc<Service>> {
+        self.services.get(self.services_by_ip.get(&address.to_canonical())?)
+    }
+
+    fn ground_of_pod(&self, pod: Option<&Arc<Pod>>) -> Ground {
+        let of_pod = |pod: &Arc<Pod>| Ground::Pod(pod.clone(), self.declared.clone());
+        pod.map_or(Ground::Nothing, of_pod)
     }
 
     /// What is spoken on a pod's port: its own annotations first, then what Services say.

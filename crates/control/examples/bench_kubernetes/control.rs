@@ -17,6 +17,7 @@ use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::task::{Context as Poked, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,11 +31,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A running control plane; it ends when it is dropped.
 pub(crate) struct Control {
     child: Child,
+    admin: SocketAddr,
+    /// How proxies reach it.
+    pub(crate) way: Arc<Way>,
+    /// From its start until it said that it is ready.
+    pub(crate) ready: Duration,
+}
+
+/// Where it listens, and what makes certificates of its mesh.
+pub(crate) struct Way {
     listen: SocketAddr,
     names: MeshNames,
     authority: Authority,
-    /// From its start until it said that it is ready.
-    pub(crate) ready: Duration,
 }
 
 impl Drop for Control {
@@ -64,7 +72,8 @@ impl Control {
             .args(["--listen", &listen.to_string(), "--admin", &admin.to_string()])
             .spawn()
             .with_context(|| binary.display().to_string())?;
-        let mut control = Self { child, listen, names, authority, ready: Duration::ZERO };
+        let way = Arc::new(Way { listen, names, authority });
+        let mut control = Self { child, admin, way, ready: Duration::ZERO };
         while !is_ready(admin).await {
             if let Some(status) = control.child.try_wait()? {
                 bail!("the control plane ended: {status}");
@@ -86,13 +95,25 @@ impl Control {
         Ok(kib.div_ceil(1024))
     }
 
-    /// Watches the endpoints of a Service on a connection of its own.
-    pub(crate) async fn subscribe(&self, service: usize) -> Result<Subscriber> {
-        let (namespace, name) = Crowd::place(service);
-        let asked = destination::request(&format!("{name}.{namespace}.svc.cluster.local:80"), "");
-        let mut client = DestinationClient::new(self.channel().await?);
-        let stream = client.get(asked).await?.into_inner();
-        Ok(Subscriber { stream, set: EndpointSet::default() })
+    /// Waits until it knows of no pod.
+    pub(crate) async fn expect_no_pod(&self) -> Result<()> {
+        let none = async {
+            loop {
+                let (_, figures) = ask(self.admin, "/metrics").await?;
+                if figures.lines().any(|line| line == "control_source_objects{kind=\"Pod\"} 0") {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, none).await.context("pods that are gone are still known")?
+    }
+}
+
+impl Way {
+    /// A connection like that of one proxy.
+    pub(crate) async fn connect(&self) -> Result<DestinationClient<Channel>> {
+        Ok(DestinationClient::new(self.channel().await?))
     }
 
     async fn channel(&self) -> Result<Channel> {
@@ -113,14 +134,17 @@ impl Control {
 }
 
 async fn is_ready(admin: SocketAddr) -> bool {
-    let asked = async {
-        let mut stream = TcpStream::connect(admin).await?;
-        stream.write_all(b"GET /ready HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer.starts_with("HTTP/1.1 200"))
-    };
-    asked.await.unwrap_or(false)
+    ask(admin, "/ready").await.is_ok_and(|(is_good, _)| is_good)
+}
+
+/// Whether the answer is a good one, and all of it.
+async fn ask(admin: SocketAddr, path: &str) -> std::io::Result<(bool, String)> {
+    let mut stream = TcpStream::connect(admin).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok((answer.starts_with("HTTP/1.1 200"), answer))
 }
 
 /// What a proxy would know of a Service.
@@ -130,6 +154,22 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
+    /// Watches the endpoints of a Service.
+    pub(crate) async fn new(
+        client: &mut DestinationClient<Channel>,
+        service: usize,
+    ) -> Result<Self> {
+        let (namespace, name) = Crowd::place(service);
+        let asked = destination::request(&format!("{name}.{namespace}.svc.cluster.local:80"), "");
+        let stream = client.get(asked).await?.into_inner();
+        Ok(Self { stream, set: EndpointSet::default() })
+    }
+
+    /// Reads whatever comes, for as long as something does.
+    pub(crate) async fn read(mut self) {
+        while let Ok(Some(_)) = self.stream.message().await {}
+    }
+
     /// Waits until there are so many endpoints.
     pub(crate) async fn expect(&mut self, count: usize) -> Result<()> {
         let arrival = async {

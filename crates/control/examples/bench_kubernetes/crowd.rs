@@ -171,6 +171,16 @@ impl Crowd {
         self.ask(Method::PATCH, path, json!({"endpoints": endpoints})).await.map(drop)
     }
 
+    /// Takes the pods away, and nothing else.
+    pub(crate) async fn remove_pods(&self) -> Result<()> {
+        for name in Self::namespaces() {
+            // At once: nobody is there to end them.
+            let pods = format!("/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0");
+            self.ask(Method::DELETE, pods, Value::Null).await?;
+        }
+        Ok(())
+    }
+
     /// Takes everything away, and waits until the namespaces are gone.
     pub(crate) async fn remove(&self) -> Result<()> {
         for name in Self::namespaces() {

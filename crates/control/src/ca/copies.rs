@@ -6,13 +6,14 @@
 use crate::followed::{Followed, one};
 use crate::limit::API_WAIT_MAX;
 use crate::source::Inventory;
+use crate::source::kept::PodMetadata;
 use crate::webhook::keep::FIELD_MANAGER;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use leno_inject::Mesh;
-use leno_inject::annotation::MESHED;
+use leno_inject::annotation::{INJECT, MESHED};
 use leno_inject::scope::{EXCLUDED, Marks, Wish, wish};
 use leno_runtime::backoff::Backoff;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,23 +48,31 @@ pub struct Looks {
 /// Namespaces in which a pod of the mesh is, or may be made: they say `enabled`, or a pod of theirs does.
 #[must_use]
 pub fn wanted<'a>(inventory: &'a Inventory, control_namespace: &str) -> BTreeSet<&'a str> {
-    let wishes = |metadata: &ObjectMeta| {
-        let marks = Marks::new(metadata.labels.as_ref(), metadata.annotations.as_ref());
+    let wishes = |marks: Marks<'_>| {
         marks.annotations.contains_key(MESHED)
             || wish(&marks, &Marks::default(), Wish::Disabled) == Ok(Wish::Enabled)
     };
+    let marks = |of: &'a ObjectMeta| Marks::new(of.labels.as_ref(), of.annotations.as_ref());
     let mut names: BTreeSet<&str> = BTreeSet::new();
     let mut ending: BTreeSet<&str> = BTreeSet::new();
-    for namespace in &inventory.namespaces {
+    for namespace in inventory.namespaces.iter() {
         // Nothing can be made in a namespace that ends.
         if namespace.object.metadata.deletion_timestamp.is_some() {
             ending.insert(&namespace.key.name);
-        } else if wishes(&namespace.object.metadata) {
+        } else if wishes(marks(&namespace.object.metadata)) {
             names.insert(&namespace.key.name);
         }
     }
-    for pod in &inventory.pods {
-        if !names.contains(&*pod.key.namespace) && wishes(&pod.object.metadata) {
+    for pod in inventory.pods.iter() {
+        let PodMetadata { labels, annotations, .. } = &pod.object.metadata;
+        // Of ten thousand pods most say nothing, or are where another has said it.
+        let says = annotations.iter().next().is_some() || labels.get(INJECT).is_some();
+        if !says || names.contains(&*pod.key.namespace) {
+            continue;
+        }
+        let marks =
+            Marks { labels: labels.iter().collect(), annotations: annotations.iter().collect() };
+        if wishes(marks) {
             names.insert(&pod.key.namespace);
         }
     }

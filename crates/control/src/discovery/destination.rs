@@ -2,6 +2,7 @@
 
 use super::{Answers, Sight, member};
 use crate::limit::ENDPOINTS_PER_MESSAGE_MAX;
+use crate::world::World;
 use crate::world::outbound::Profile;
 use leno_api::destination::{endpoint_message, to_message};
 use leno_api::outbound::Target;
@@ -87,8 +88,10 @@ impl Destination for Destinations {
         request: Request<GetDestination>,
     ) -> Result<Response<Self::GetStream>, Status> {
         let path = read(&request)?;
+        let target = Target::Authority(path.as_str().into());
+        let ground = move |world: &World| world.ground(&target);
         let mut last = None;
-        Ok(Response::new(self.0.follow("destination", move |world| {
+        Ok(Response::new(self.0.follow("destination", ground, move |world| {
             let next = world.endpoints(&path);
             let updates = deltas(last.as_ref(), &next);
             last = Some(next);
@@ -103,8 +106,10 @@ impl Destination for Destinations {
         request: Request<GetDestination>,
     ) -> Result<Response<Self::GetProfileStream>, Status> {
         let target = Target::Authority(read(&request)?.into());
+        let sought = target.clone();
+        let ground = move |world: &World| world.ground(&sought);
         let mut last = None;
-        Ok(Response::new(self.0.follow("profile", move |world| {
+        Ok(Response::new(self.0.follow("profile", ground, move |world| {
             let profile = world.profile(&target);
             if last.as_ref() == Some(&profile) {
                 return Vec::new();

@@ -68,17 +68,23 @@ impl InboundServerPolicies for Inbound {
         request: Request<PortSpec>,
     ) -> Result<Response<Self::WatchPortStream>, Status> {
         let asked = read(&request)?;
+        let workload = asked.workload.clone();
+        let ground = move |world: &World| world.ground_of(&workload);
         let mut last = None;
-        Ok(Response::new(self.0.follow("inbound", move |world| match asked.answer(world) {
-            // A proxy may be earlier than its pod's manifest; and one whose pod is gone keeps what it has.
-            Ok(None) => Vec::new(),
-            Ok(policy) if policy == last => Vec::new(),
-            Ok(Some(policy)) => {
-                let message = to_message(&policy);
-                last = Some(policy);
-                vec![Ok(message)]
-            }
-            Err(status) => vec![Err(status)],
-        })))
+        Ok(Response::new(self.0.follow(
+            "inbound",
+            ground,
+            move |world| match asked.answer(world) {
+                // A proxy may be earlier than its pod's manifest; and one whose pod is gone keeps what it has.
+                Ok(None) => Vec::new(),
+                Ok(policy) if policy == last => Vec::new(),
+                Ok(Some(policy)) => {
+                    let message = to_message(&policy);
+                    last = Some(policy);
+                    vec![Ok(message)]
+                }
+                Err(status) => vec![Err(status)],
+            },
+        )))
     }
 }

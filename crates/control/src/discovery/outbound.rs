@@ -50,8 +50,10 @@ impl OutboundPolicies for Outbound {
         request: Request<TrafficSpec>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (target, namespace) = read(&request)?;
+        let sought = target.clone();
+        let ground = move |world: &World| world.ground(&sought);
         let mut last = None;
-        Ok(Response::new(self.0.follow("outbound", move |world| {
+        Ok(Response::new(self.0.follow("outbound", ground, move |world| {
             match policy(world, &target, &namespace) {
                 Ok(policy) if last.as_ref() == Some(&policy) => Vec::new(),
                 Ok(policy) => {

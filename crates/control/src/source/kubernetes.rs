@@ -13,7 +13,7 @@ pub mod read;
 mod strip;
 pub mod watching;
 
-use super::{Inventory, Object};
+use super::{Inventory, Object, new_problems};
 use crate::limit::{CLUSTER_EVENTS_GATHERED, CLUSTER_EVENTS_MAX};
 use catalogue::Catalogue;
 use figures::Figures;
@@ -88,7 +88,7 @@ pub async fn run(client: Client, out: watch::Sender<Arc<Inventory>>, figures: Ar
 fn publish(out: &watch::Sender<Arc<Inventory>>, inventory: Arc<Inventory>) {
     let last = out.send_replace(inventory);
     let now = out.borrow().clone();
-    for problem in now.problems.iter().filter(|problem| !last.problems.contains(problem)) {
+    for problem in new_problems(&now.problems, last.problems.iter()) {
         warn!("{problem}");
     }
     if now.problems.is_empty() && !last.problems.is_empty() {

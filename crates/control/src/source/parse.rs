@@ -117,7 +117,12 @@ impl Document<'_> {
         };
         let (mut field, mut unknown) = (String::new(), Vec::new());
         let read = serde_saphyr::with_deserializer_from_str(self.text, |deserializer| {
-            read_object(key.kind, deserializer, &mut field, &mut unknown)
+            check_object(key.kind, deserializer, &mut field, &mut unknown)
+        });
+        let read = read.and_then(|()| {
+            serde_saphyr::with_deserializer_from_str(self.text, |deserializer| {
+                Object::deserialize(key.kind, deserializer)
+            })
         });
         match read {
             Ok(object) => manifest.objects.push(Sourced {
@@ -164,7 +169,8 @@ impl Document<'_> {
                 }
             };
             let (mut field, mut unknown) = (String::new(), Vec::new());
-            match read_object(key.kind, item, &mut field, &mut unknown) {
+            let read = check_object(key.kind, &item, &mut field, &mut unknown);
+            match read.and_then(|()| Object::deserialize(key.kind, &item)) {
                 Ok(object) => manifest.objects.push(Sourced {
                     key: key.clone(),
                     origin: self.origin(self.line),
@@ -241,13 +247,13 @@ const UNKNOWN_FIELD: &str = "unknown field; it has no effect";
 /// Part of the message about a kind that is not used; reported once per kind and file.
 pub(super) const NOT_USED: &str = "is not used by the mesh";
 
-/// The object in its published type; `field` says where reading stopped, `unknown` what no type has.
-fn read_object<'de, D: serde::Deserializer<'de>>(
+/// Holds an object against its published type; `field` says where reading stopped, `unknown` what the type does not have.
+fn check_object<'de, D: serde::Deserializer<'de>>(
     kind: &str,
     deserializer: D,
     field: &mut String,
     unknown: &mut Vec<String>,
-) -> Result<Object, D::Error> {
+) -> Result<(), D::Error> {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
     let mut note = |path: serde_ignored::Path<'_>| match readable(&path.to_string()) {
@@ -255,11 +261,11 @@ fn read_object<'de, D: serde::Deserializer<'de>>(
         field if field == "apiVersion" || field == "kind" => {}
         field => unknown.push(field),
     };
-    let object = Object::deserialize(kind, serde_ignored::Deserializer::new(tracked, &mut note));
-    if object.is_err() {
+    let checked = Object::check(kind, serde_ignored::Deserializer::new(tracked, &mut note));
+    if checked.is_err() {
         *field = track.path().to_string();
     }
-    object
+    checked
 }
 
 /// `spec.?.rules.0.matches` of serde_ignored as `spec.rules[0].matches`.

@@ -87,7 +87,7 @@ spec: {ports: [{name: http, port: 80}]}
     fn verdict(route: &str) -> (Value, Verdict) {
         let world = World::build(&by_events(&format!("{WEB}{route}")), &MeshNames::default(), 1);
         let value = serde_saphyr::from_str(route.trim_start_matches("---\n")).unwrap();
-        (value, world.verdicts[0].clone())
+        (value, world.verdicts()[0].clone())
     }
 
     /// Entries as `parent: type=status reason, …`.

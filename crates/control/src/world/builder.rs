@@ -5,13 +5,14 @@
 //! last world otherwise. A world that was built in steps is the one that is built at once; a test holds that.
 
 use super::pod::Pod;
+use super::route::Routes;
 use super::service::{Built, Pods, Reading, Service, ServiceKey, slices_by_service};
 use super::settings::{Declared, NamespaceSettings};
 use super::{MeshNames, World};
 use crate::limit::PROBLEMS_MAX;
+use crate::source::kept::{self, EndpointSlice};
 use crate::source::{Inventory, Key, Problem, Sourced};
 use k8s_openapi::api::core::v1;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use leno_model::name::WorkloadId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -24,22 +25,34 @@ pub(super) type DeclaredPorts = HashMap<(WorkloadId, u16), Option<Declared>>;
 #[derive(Debug, Default)]
 pub struct Builder {
     names: MeshNames,
-    namespaces: Vec<Arc<v1::Namespace>>,
+    /// Its lists are the same where nothing changed.
+    last: Inventory,
     settings: NamespaceSettings,
-    settings_problems: Vec<Problem>,
     pods: Vec<KnownPod>,
     services: Vec<KnownService>,
     /// Parts of the last world.
-    by_id: Arc<BTreeMap<WorkloadId, Arc<Pod>>>,
-    by_ip: Arc<HashMap<IpAddr, WorkloadId>>,
+    parts: Parts,
+}
+
+/// What worlds share, and what was wrong with what each part was built from.
+#[derive(Debug, Default)]
+struct Parts {
+    of_settings: Vec<Problem>,
+    of_pods: Vec<Problem>,
+    of_services: Vec<Problem>,
+    pods: Arc<BTreeMap<WorkloadId, Arc<Pod>>>,
+    pods_by_ip: Arc<HashMap<IpAddr, WorkloadId>>,
+    services: Arc<Services>,
+    services_by_ip: Arc<HashMap<IpAddr, ServiceKey>>,
     declared: Arc<DeclaredPorts>,
+    routes: Arc<Routes>,
 }
 
 /// A pod and what it was read from.
 #[derive(Debug)]
 struct KnownPod {
     key: Key,
-    source: Arc<v1::Pod>,
+    source: Arc<kept::Pod>,
     pod: Arc<Pod>,
     problems: Vec<Problem>,
 }
@@ -54,12 +67,36 @@ struct KnownService {
     problems: Vec<Problem>,
 }
 
+impl KnownService {
+    fn declares(&self) -> &[((WorkloadId, u16), Declared)] {
+        self.built.as_ref().map_or(&[], |built| &built.declares)
+    }
+}
+
 /// What of the pods is not as it was.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     pub(super) pods: HashSet<WorkloadId>,
     pub(super) addresses: HashSet<IpAddr>,
     pub(super) namespaces: HashSet<Arc<str>>,
+}
+
+/// What of the Services is not as it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Renewed {
+    /// What one declares of the ports of pods is something else.
+    declares: bool,
+    /// One is new, gone, or written anew: routes that mean it may be right now, or wrong.
+    written: bool,
+}
+
+impl Renewed {
+    fn note(&mut self, before: Option<&KnownService>, now: Option<&KnownService>) {
+        let source = |known: &KnownService| Arc::as_ptr(&known.source);
+        self.written |= before.map(source) != now.map(source);
+        self.declares |= before.map_or(&[][..], KnownService::declares)
+            != now.map_or(&[][..], KnownService::declares);
+    }
 }
 
 impl Changed {
@@ -79,40 +116,61 @@ impl Builder {
 
     /// The world that an inventory describes.
     pub fn build(&mut self, inventory: &Inventory, version: u64) -> World {
-        let namespaces_changed = self.read_namespaces(inventory);
-        let changed = self.read_pods(inventory, namespaces_changed);
-        let mut problems = inventory.problems.clone();
-        problems.extend_from_slice(&self.settings_problems);
-        problems.extend(self.pods.iter().flat_map(|known| &known.problems).cloned());
-        let mut world = World { version, names: self.names.clone(), ..World::default() };
+        let last = std::mem::replace(&mut self.last, inventory.clone());
+        let namespaces_changed = !Arc::ptr_eq(&last.namespaces, &inventory.namespaces)
+            && self.read_namespaces(inventory);
+        let changed = if namespaces_changed || !Arc::ptr_eq(&last.pods, &inventory.pods) {
+            self.read_pods(inventory, namespaces_changed)
+        } else {
+            Changed::default()
+        };
         if !changed.pods.is_empty() {
             self.index_pods();
         }
-        world.pods = self.by_id.clone();
-        world.pods_by_ip = self.by_ip.clone();
-        let (slices, unowned) = slices_by_service(&inventory.endpoint_slices);
-        problems.extend(unowned);
-        if self.read_services(inventory, &slices, namespaces_changed, &changed) {
-            self.declared = Arc::new(self.declared());
+        let services_stay = Arc::ptr_eq(&last.services, &inventory.services)
+            && Arc::ptr_eq(&last.endpoint_slices, &inventory.endpoint_slices);
+        let renewed = if services_stay && !namespaces_changed && changed.pods.is_empty() {
+            Renewed::default()
+        } else {
+            self.read_services(inventory, namespaces_changed, &changed)
+        };
+        if renewed.declares {
+            self.parts.declared = Arc::new(self.declared());
         }
-        self.index_services(&mut world, inventory, &mut problems);
-        world.add_routes(inventory, &mut problems);
-        problems.truncate(PROBLEMS_MAX);
-        world.problems = problems;
+        let mut world = self.world(version);
+        let routes_stay = Arc::ptr_eq(&last.http_routes, &inventory.http_routes)
+            && Arc::ptr_eq(&last.grpc_routes, &inventory.grpc_routes)
+            && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants);
+        if renewed.written || !routes_stay {
+            self.parts.routes = Arc::new(world.compile_routes(inventory));
+            world.routes = self.parts.routes.clone();
+        }
+        let parts = &self.parts;
+        let problems = inventory.problems.iter().chain(&parts.of_settings).chain(&parts.of_pods);
+        let problems = problems.chain(&parts.of_services).chain(&parts.routes.problems);
+        world.problems = problems.take(PROBLEMS_MAX).cloned().collect();
         world
+    }
+
+    fn world(&self, version: u64) -> World {
+        let parts = &self.parts;
+        World {
+            version,
+            problems: Vec::new(),
+            names: self.names.clone(),
+            pods: parts.pods.clone(),
+            pods_by_ip: parts.pods_by_ip.clone(),
+            services: parts.services.clone(),
+            services_by_ip: parts.services_by_ip.clone(),
+            declared: parts.declared.clone(),
+            routes: parts.routes.clone(),
+        }
     }
 
     /// Tells whether any setting is another one.
     fn read_namespaces(&mut self, inventory: &Inventory) -> bool {
-        let now = inventory.namespaces.iter().map(|namespace| &namespace.object);
-        let is_same = now.clone().count() == self.namespaces.len()
-            && now.clone().zip(&self.namespaces).all(|(now, before)| Arc::ptr_eq(now, before));
-        if is_same {
-            return false;
-        }
-        self.namespaces = now.cloned().collect();
-        self.settings_problems.clear();
-        let settings = NamespaceSettings::read(&inventory.namespaces, &mut self.settings_problems);
+        self.parts.of_settings.clear();
+        let settings = NamespaceSettings::read(&inventory.namespaces, &mut self.parts.of_settings);
         let changed = settings != self.settings;
         self.settings = settings;
         changed
@@ -122,7 +180,7 @@ impl Builder {
         let mut changed = Changed::default();
         let mut before = std::mem::take(&mut self.pods).into_iter().peekable();
         self.pods.reserve_exact(inventory.pods.len());
-        for pod in &inventory.pods {
+        for pod in inventory.pods.iter() {
             while let Some(gone) = before.next_if(|known| known.key < pod.key) {
                 changed.note(&gone.pod);
             }
@@ -135,12 +193,14 @@ impl Builder {
             });
         }
         before.for_each(|gone| changed.note(&gone.pod));
+        let problems = self.pods.iter().flat_map(|known| &known.problems);
+        self.parts.of_pods = problems.take(PROBLEMS_MAX).cloned().collect();
         changed
     }
 
     fn read_pod(
         &self,
-        pod: &Sourced<v1::Pod>,
+        pod: &Sourced<kept::Pod>,
         known: Option<KnownPod>,
         changed: &mut Changed,
     ) -> KnownPod {
@@ -171,65 +231,63 @@ impl Builder {
             }
         }
         let by_ip = by_ip.into_iter().map(|(address, pod)| (address, pod.id.clone()));
-        self.by_ip = Arc::new(by_ip.collect());
+        self.parts.pods_by_ip = Arc::new(by_ip.collect());
         let by_id = self.pods.iter().map(|known| (known.pod.id.clone(), known.pod.clone()));
-        self.by_id = Arc::new(by_id.collect());
+        self.parts.pods = Arc::new(by_id.collect());
     }
 
-    /// Tells whether any Service was built again, or is gone.
     fn read_services(
         &mut self,
         inventory: &Inventory,
-        slices: &HashMap<ServiceKey, Vec<&Sourced<EndpointSlice>>>,
         namespaces_changed: bool,
         changed: &Changed,
-    ) -> bool {
+    ) -> Renewed {
         let mut before = std::mem::take(&mut self.services).into_iter().peekable();
-        let mut rebuilt = false;
-        let (by_id, by_ip) = (self.by_id.clone(), self.by_ip.clone());
+        let mut renewed = Renewed::default();
+        let (by_id, by_ip) = (self.parts.pods.clone(), self.parts.pods_by_ip.clone());
         let pods = Pods { by_id: &by_id, by_ip: &by_ip };
-        for service in &inventory.services {
-            while before.next_if(|known| known.key < service.key).is_some() {
-                rebuilt = true;
+        let reading = Reading { namespaces: &self.settings, pods: &pods };
+        let (slices, unowned) = slices_by_service(&inventory.endpoint_slices);
+        self.services.reserve_exact(inventory.services.len());
+        for service in inventory.services.iter() {
+            while let Some(gone) = before.next_if(|known| known.key < service.key) {
+                renewed.note(Some(&gone), None);
             }
-            let key = (service.key.namespace.clone(), service.key.name.clone());
-            let slices = slices.get(&key);
+            let known = before.next_if(|known| known.key == service.key);
+            let slices = slices.get(&(service.key.namespace.clone(), service.key.name.clone()));
             let now = slices.into_iter().flatten().map(|slice| &slice.object);
-            let known = before.next_if(|known| known.key == service.key).filter(|known| {
+            let stays = known.as_ref().is_some_and(|known| {
                 !namespaces_changed
                     && Arc::ptr_eq(&known.source, &service.object)
                     && known.slices.len() == now.clone().count()
                     && known.slices.iter().zip(now.clone()).all(|(a, b)| Arc::ptr_eq(a, b))
                     && known.built.as_ref().is_none_or(|built| !built.is_touched(changed))
             });
-            self.services.push(known.unwrap_or_else(|| {
-                rebuilt = true;
-                let mut problems = Vec::new();
-                let reading = Reading { namespaces: &self.settings, pods: &pods };
-                let built = reading.service(service, slices.map(Vec::as_slice), &mut problems);
-                KnownService {
-                    key: service.key.clone(),
-                    source: service.object.clone(),
-                    slices: now.cloned().collect(),
-                    built,
-                    problems,
+            self.services.push(match known {
+                Some(known) if stays => known,
+                known => {
+                    let mut problems = Vec::new();
+                    let built = reading.service(service, slices.map(Vec::as_slice), &mut problems);
+                    let (key, source) = (service.key.clone(), service.object.clone());
+                    let slices = now.cloned().collect();
+                    let now = KnownService { key, source, slices, built, problems };
+                    renewed.note(known.as_ref(), Some(&now));
+                    now
                 }
-            }));
+            });
         }
-        rebuilt | before.next().is_some()
+        before.for_each(|gone| renewed.note(Some(&gone), None));
+        self.index_services(inventory, unowned);
+        renewed
     }
 
-    fn index_services(
-        &self,
-        world: &mut World,
-        inventory: &Inventory,
-        problems: &mut Vec<Problem>,
-    ) {
-        for (known, sourced) in self.services.iter().zip(&inventory.services) {
+    fn index_services(&mut self, inventory: &Inventory, mut problems: Vec<Problem>) {
+        let mut by_ip: HashMap<IpAddr, ServiceKey> = HashMap::with_capacity(self.services.len());
+        for (known, sourced) in self.services.iter().zip(inventory.services.iter()) {
             problems.extend_from_slice(&known.problems);
             let Some(Built { service, .. }) = &known.built else { continue };
             for address in &service.addresses {
-                if let Some(other) = world.services_by_ip.insert(*address, service.key.clone()) {
+                if let Some(other) = by_ip.insert(*address, service.key.clone()) {
                     let message = format!(
                         "{address} is also the address of {}/{}; the later one is used",
                         other.0, other.1
@@ -237,16 +295,17 @@ impl Builder {
                     problems.push(sourced.problem("spec.clusterIP", message));
                 }
             }
-            world.services.insert(service.key.clone(), service.clone());
         }
-        world.declared = self.declared.clone();
+        let services = self.services.iter().flat_map(|known| &known.built);
+        let services = services.map(|built| (built.service.key.clone(), built.service.clone()));
+        self.parts.services = Arc::new(services.collect());
+        self.parts.services_by_ip = Arc::new(by_ip);
+        self.parts.of_services = problems;
     }
 
     fn declared(&self) -> DeclaredPorts {
         let mut all = DeclaredPorts::new();
-        for (port, declared) in
-            self.services.iter().flat_map(|known| &known.built).flat_map(|built| &built.declares)
-        {
+        for (port, declared) in self.services.iter().flat_map(KnownService::declares) {
             // Two Services that disagree about a port declare nothing.
             all.entry(port.clone())
                 .and_modify(|before| *before = before.filter(|b| b == declared))

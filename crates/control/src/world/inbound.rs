@@ -2,12 +2,18 @@
 
 use super::outbound::DETECT_TIMEOUT;
 use super::settings::Declared;
-use super::{World, probe};
+use super::{Ground, World, probe};
 use leno_model::name::{Resource, WorkloadId};
 use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol};
 use leno_model::workload::Labels;
 
 impl World {
+    /// What the policies of a workload are made of.
+    #[must_use]
+    pub fn ground_of(&self, workload: &WorkloadId) -> Ground {
+        self.ground_of_pod(self.pod(workload))
+    }
+
     /// The policy of a port; `None` for a workload that does not exist (yet).
     #[must_use]
     pub fn inbound(&self, workload: &WorkloadId, port: u16) -> Option<InboundPolicy> {

@@ -1,10 +1,10 @@
 //! What a client's proxy is told about a destination.
 
-use super::World;
-use super::pod::plain_endpoint;
+use super::pod::{Pod, plain_endpoint};
 use super::route::{Attached, Kind, service_backend, service_resource};
 use super::service::Service;
 use super::settings::Declared;
+use super::{Ground, World};
 use leno_api::outbound::Target;
 use leno_model::name::Resource;
 use leno_model::route::{
@@ -12,7 +12,7 @@ use leno_model::route::{
     OpaqueRoutes, OutboundPolicy, OutboundProtocol, Timeouts,
 };
 use leno_model::workload::{Endpoint, EndpointSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +36,9 @@ pub struct Profile {
 
 /// What a target turned out to be.
 enum Found<'a> {
-    Service(&'a Service, u16),
-    Endpoint(Endpoint, Option<Declared>),
+    Service(&'a Arc<Service>, u16),
+    /// An address, and whose it is where that is known.
+    Address(SocketAddr, Option<&'a Arc<Pod>>),
 }
 
 impl World {
@@ -46,7 +47,8 @@ impl World {
     pub fn outbound(&self, target: &Target, client_namespace: &str) -> Option<OutboundPolicy> {
         Some(match self.find(target)? {
             Found::Service(service, port) => self.of_service(service, port, client_namespace),
-            Found::Endpoint(endpoint, declared) => {
+            Found::Address(address, pod) => {
+                let (endpoint, declared) = self.endpoint(address, pod);
                 let parent =
                     endpoint.resource.clone().unwrap_or_else(|| Resource::default_named("forward"));
                 let resource = parent.clone();
@@ -75,7 +77,8 @@ impl World {
                     .unwrap_or_default(),
                 exists: true,
             },
-            Some(Found::Endpoint(endpoint, _)) => {
+            Some(Found::Address(address, pod)) => {
+                let (endpoint, _) = self.endpoint(address, pod);
                 EndpointSet { endpoints: vec![Arc::new(endpoint)], exists: true }
             }
             None => EndpointSet::default(),
@@ -96,13 +99,28 @@ impl World {
                 endpoint: None,
                 parent: Some(service_resource(&service.key, port)),
             },
-            Some(Found::Endpoint(endpoint, declared)) => Profile {
-                name: String::new(),
-                opaque: is_bytes(declared),
-                parent: None,
-                // An address that nothing is known of is no endpoint of the mesh.
-                endpoint: Some(endpoint).filter(|endpoint| endpoint.resource.is_some()),
-            },
+            Some(Found::Address(address, pod)) => {
+                let (endpoint, declared) = self.endpoint(address, pod);
+                Profile {
+                    name: String::new(),
+                    opaque: is_bytes(declared),
+                    parent: None,
+                    // An address that nothing is known of is no endpoint of the mesh.
+                    endpoint: Some(endpoint).filter(|endpoint| endpoint.resource.is_some()),
+                }
+            }
+        }
+    }
+
+    /// What the answers above are made of.
+    #[must_use]
+    pub fn ground(&self, target: &Target) -> Ground {
+        match self.find(target) {
+            Some(Found::Service(service, _)) => {
+                Ground::Service(service.clone(), self.routes.clone())
+            }
+            Some(Found::Address(_, pod)) => self.ground_of_pod(pod),
+            None => Ground::Nothing,
         }
     }
 
@@ -135,25 +153,28 @@ impl World {
         {
             return Found::Service(service, port);
         }
-        self.find_endpoint(ip, port)
+        Found::Address(SocketAddr::new(ip, port), self.pod_at(ip))
     }
 
-    fn find_endpoint(&self, ip: IpAddr, port: u16) -> Found<'_> {
-        let address = SocketAddr::new(ip, port);
-        match self.pod_at(ip) {
+    fn endpoint(
+        &self,
+        address: SocketAddr,
+        pod: Option<&Arc<Pod>>,
+    ) -> (Endpoint, Option<Declared>) {
+        match pod {
             Some(pod) => {
-                let declared = self.declared_of(pod, port);
+                let declared = self.declared_of(pod, address.port());
                 let opaque = declared == Some(Declared::Opaque);
-                Found::Endpoint(pod.endpoint(address, None, opaque), declared)
+                (pod.endpoint(address, None, opaque), declared)
             }
             // Nobody we know: discovery's explicit word that it is outside the mesh, and plain.
-            None => Found::Endpoint(plain_endpoint(address, None), None),
+            None => (plain_endpoint(address, None), None),
         }
     }
 
     fn of_service(&self, service: &Service, port: u16, client_namespace: &str) -> OutboundPolicy {
         let backend = service_backend(self, &service.key, port);
-        let attached = self.attached.get(&service.key).map_or(&[][..], Vec::as_slice);
+        let attached = self.routes.attached.get(&service.key).map_or(&[][..], Vec::as_slice);
         let here: Vec<&Attached> =
             attached.iter().filter(|a| a.port.is_none_or(|p| p == port)).collect();
         let of = |consumers: Option<&str>| -> Vec<&Attached> {

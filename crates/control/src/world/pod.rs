@@ -2,15 +2,14 @@
 
 use super::settings::{NamespaceSettings, Ports, Settings};
 use super::{MeshNames, probe};
-use crate::source::{Problem, Sourced};
-use k8s_openapi::api::core::v1;
+use crate::source::{Problem, Sourced, kept};
 use leno_inject::annotation::MESHED;
 use leno_model::name::{PeerName, Resource, SpiffeId, WorkloadId};
 use leno_model::policy::DefaultPolicy;
 use leno_model::workload::{Endpoint, Labels, PeerIdentity, ProtocolHint};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// linkerd's unit for an endpoint like any other.
 pub const WEIGHT_ONE: u32 = 10_000;
@@ -42,27 +41,29 @@ pub struct Pod {
     pub terminating: bool,
     pub(super) uid: Option<Arc<str>>,
     pub(super) addresses: Vec<IpAddr>,
-    pub(super) labels: BTreeMap<String, String>,
+    pub(super) labels: kept::Texts,
     metric_labels: Vec<(Arc<str>, Arc<str>)>,
-    named_ports: BTreeMap<String, u16>,
+    named_ports: Box<[(Box<str>, u16)]>,
     pub(super) probes: Vec<probe::Asked>,
 }
 
 impl Pod {
     pub(super) fn read(
-        pod: &Sourced<v1::Pod>,
+        pod: &Sourced<kept::Pod>,
         names: &MeshNames,
         namespaces: &NamespaceSettings,
         problems: &mut Vec<Problem>,
     ) -> Self {
         let metadata = &pod.object.metadata;
-        let own = Settings::read(pod, metadata.annotations.as_ref(), problems);
+        let own = Settings::read(pod, &|name| metadata.annotations.get(name), problems);
         let inherited = namespaces.get(&pod.key.namespace).cloned().unwrap_or_default();
-        let spec = pod.object.spec.as_ref();
+        let (spec, status) = (&pod.object.spec, &pod.object.status);
         let service_account = spec
-            .and_then(|spec| spec.service_account_name.as_ref().or(spec.service_account.as_ref()))
+            .service_account_name
+            .as_deref()
+            .or(spec.service_account.as_deref())
             .filter(|name| !name.is_empty())
-            .map_or("default", String::as_str);
+            .unwrap_or("default");
         let identity = match identity(names, &pod.key.namespace, service_account) {
             Ok(identity) => Some(identity),
             Err(message) => {
@@ -70,7 +71,7 @@ impl Pod {
                 None
             }
         };
-        let proxied = !names.proxies_are_containers || spec.is_some_and(has_proxy);
+        let proxied = !names.proxies_are_containers || has_proxy(spec);
         if own.meshed && !proxied {
             problems.push(pod.problem(
                 format!("metadata.annotations[{MESHED}]"),
@@ -86,12 +87,6 @@ impl Pod {
                 ),
             );
         }
-        let status = pod.object.status.as_ref();
-        let finished = status
-            .and_then(|status| status.phase.as_deref())
-            .is_some_and(|phase| phase == "Succeeded" || phase == "Failed");
-        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let ready = conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
         Self {
             id: WorkloadId { namespace: pod.key.namespace.clone(), pod: pod.key.name.clone() },
             service_account: service_account.into(),
@@ -101,33 +96,41 @@ impl Pod {
             opaque: own.opaque.or(inherited.opaque).unwrap_or_default(),
             skip_inbound: own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
             policy: own.policy.or(inherited.policy).unwrap_or_default(),
-            ready: ready && !finished,
-            terminating: metadata.deletion_timestamp.is_some(),
+            ready: status.ready && !status.finished,
+            terminating: metadata.terminating,
             uid: metadata.uid.as_deref().map(Arc::from),
-            addresses: if finished { Vec::new() } else { addresses(pod, problems) },
-            labels: metadata.labels.clone().unwrap_or_default(),
+            addresses: if status.finished { Vec::new() } else { addresses(pod, problems) },
+            labels: metadata.labels.clone(),
             metric_labels: metric_labels(pod, service_account),
             named_ports: named_ports(pod),
-            probes: spec.map(probe::read).unwrap_or_default(),
+            probes: probe::read(spec),
         }
     }
 
     /// The number of a container's port by its name.
     pub(super) fn port_named(&self, name: &str) -> Option<u16> {
-        self.named_ports.get(name).copied()
+        let named = self.named_ports.iter().rfind(|(known, _)| known.as_ref() == name);
+        named.map(|(_, port)| *port)
     }
 
     /// The object, as metrics and pools know it.
     #[must_use]
     pub fn resource(&self) -> Resource {
-        Resource::object("core", "Pod", &self.id.namespace, &self.id.pod)
+        Resource::Object {
+            group: word("core"),
+            kind: word("Pod"),
+            namespace: self.id.namespace.clone(),
+            name: self.id.pod.clone(),
+            section: word(""),
+            port: 0,
+        }
     }
 
     /// The pod as an endpoint. `service` is the Service that leads there; it may declare the port to be bytes.
     pub(super) fn endpoint(
         &self,
         address: SocketAddr,
-        service: Option<(&str, &str)>,
+        service: Option<(&Arc<str>, &Arc<str>)>,
         opaque: bool,
     ) -> Endpoint {
         // A port that the proxy does not see is plain text, whatever the pod is.
@@ -153,28 +156,40 @@ impl Pod {
 }
 
 /// An address that no pod has: plain text, as nothing is known of it.
-pub(super) fn plain_endpoint(address: SocketAddr, service: Option<(&str, &str)>) -> Endpoint {
+pub(super) fn plain_endpoint(
+    address: SocketAddr,
+    service: Option<(&Arc<str>, &Arc<str>)>,
+) -> Endpoint {
     let labels = labels_with_service(Vec::new(), service);
     Endpoint { weight: WEIGHT_ONE, labels, ..Endpoint::plain(address) }
 }
 
 fn labels_with_service(
     mut labels: Vec<(Arc<str>, Arc<str>)>,
-    service: Option<(&str, &str)>,
+    service: Option<(&Arc<str>, &Arc<str>)>,
 ) -> Labels {
     if let Some((namespace, name)) = service {
         labels.retain(|(key, _)| key.as_ref() != "namespace");
-        labels.push(("namespace".into(), namespace.into()));
-        labels.push(("service".into(), name.into()));
+        labels.push((word("namespace"), namespace.clone()));
+        labels.push((word("service"), name.clone()));
     }
     labels.sort();
     labels.into()
 }
 
+/// What is the same in the resources and labels of ten thousand pods is kept once.
+fn word(text: &'static str) -> Arc<str> {
+    static WORDS: LazyLock<HashMap<&str, Arc<str>>> = LazyLock::new(|| {
+        let words =
+            ["", "core", "Pod", "namespace", "pod", "serviceaccount", "service", "deployment"];
+        words.map(|word| (word, word.into())).into()
+    });
+    WORDS.get(text).map_or_else(|| text.into(), Arc::clone)
+}
+
 /// Whether one of the pod's containers is the proxy.
-fn has_proxy(spec: &v1::PodSpec) -> bool {
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    containers.into_iter().any(|container| container.name == leno_inject::pod::PROXY)
+fn has_proxy(spec: &kept::PodSpec) -> bool {
+    spec.every_container().any(|container| &*container.name == leno_inject::pod::PROXY)
 }
 
 /// The identity of a service account.
@@ -193,13 +208,13 @@ pub fn identity(
     Ok(PeerIdentity { name: PeerName::Spiffe(id), server_name })
 }
 
-fn addresses(pod: &Sourced<v1::Pod>, problems: &mut Vec<Problem>) -> Vec<IpAddr> {
-    let host_network = pod.object.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-    let Some(status) = pod.object.status.as_ref().filter(|_| !host_network) else {
+fn addresses(pod: &Sourced<kept::Pod>, problems: &mut Vec<Problem>) -> Vec<IpAddr> {
+    if pod.object.spec.host_network == Some(true) {
         // A host's address belongs to many pods; such a pod is found only by name.
         return Vec::new();
-    };
-    let several = status.pod_ips.iter().flatten().map(|ip| (&ip.ip, "status.podIPs"));
+    }
+    let status = &pod.object.status;
+    let several = status.pod_ips.iter().map(|ip| (&ip.ip, "status.podIPs"));
     let mut found = Vec::new();
     for (text, field) in status.pod_ip.iter().map(|ip| (ip, "status.podIP")).chain(several) {
         match text.parse::<IpAddr>() {
@@ -212,29 +227,28 @@ fn addresses(pod: &Sourced<v1::Pod>, problems: &mut Vec<Problem>) -> Vec<IpAddr>
 }
 
 /// Without the prefix `dst_`, which a proxy adds.
-fn metric_labels(pod: &Sourced<v1::Pod>, service_account: &str) -> Vec<(Arc<str>, Arc<str>)> {
+fn metric_labels(pod: &Sourced<kept::Pod>, service_account: &str) -> Vec<(Arc<str>, Arc<str>)> {
     let mut labels: Vec<(Arc<str>, Arc<str>)> = vec![
-        ("namespace".into(), pod.key.namespace.clone()),
-        ("pod".into(), pod.key.name.clone()),
-        ("serviceaccount".into(), service_account.into()),
+        (word("namespace"), pod.key.namespace.clone()),
+        (word("pod"), pod.key.name.clone()),
+        (word("serviceaccount"), service_account.into()),
     ];
     let metadata = &pod.object.metadata;
-    let owner = metadata.owner_references.iter().flatten().find(|o| o.controller.unwrap_or(true));
-    if let Some(owner) = owner {
-        match owner.kind.as_str() {
+    if let Some(owner) = &metadata.owner {
+        match &*owner.kind {
             // A ReplicaSet is named after its Deployment and the hash of the pod template.
             "ReplicaSet" => {
-                let hash = metadata.labels.as_ref().and_then(|l| l.get("pod-template-hash"));
+                let hash = metadata.labels.get("pod-template-hash");
                 let deployment = hash
-                    .and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'))
+                    .and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'))
                     .or_else(|| owner.name.rsplit_once('-').map(|(name, _)| name));
                 let name = deployment.unwrap_or(&owner.name);
-                labels.push(("deployment".into(), name.into()));
+                labels.push((word("deployment"), name.into()));
             }
             kind => {
                 let key = kind.to_ascii_lowercase();
                 if ["deployment", "job", "statefulset", "daemonset"].contains(&key.as_str()) {
-                    labels.push((key.into(), owner.name.as_str().into()));
+                    labels.push((key.into(), owner.name.as_ref().into()));
                 }
             }
         }
@@ -242,11 +256,9 @@ fn metric_labels(pod: &Sourced<v1::Pod>, service_account: &str) -> Vec<(Arc<str>
     labels
 }
 
-fn named_ports(pod: &Sourced<v1::Pod>) -> BTreeMap<String, u16> {
-    let Some(spec) = &pod.object.spec else { return BTreeMap::new() };
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    containers
-        .flat_map(|container| container.ports.iter().flatten())
+fn named_ports(pod: &Sourced<kept::Pod>) -> Box<[(Box<str>, u16)]> {
+    let ports = pod.object.spec.every_container().flat_map(|container| &container.ports);
+    ports
         .filter_map(|port| Some((port.name.clone()?, u16::try_from(port.container_port).ok()?)))
         .collect()
 }

@@ -7,7 +7,7 @@
 //! a `tcpSocket` probe connects, which the proxy lets everybody do; `exec` never touches the network. Hooks (`postStart`,
 //! `preStop`) are no probes: what they ask for may be more than to look.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, Probe};
+use crate::source::kept::{Container, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use leno_model::name::Resource;
 use leno_model::policy::{
@@ -33,10 +33,9 @@ pub(super) struct Asked {
 
 /// Requests of the kubelet, each once.
 pub(super) fn read(spec: &PodSpec) -> Vec<Asked> {
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let ours = [leno_inject::pod::INIT, leno_inject::pod::PROXY];
     let mut asked = BTreeSet::new();
-    for container in containers.filter(|container| !ours.contains(&container.name.as_str())) {
+    for container in spec.every_container().filter(|container| !ours.contains(&&*container.name)) {
         let probes =
             [&container.liveness_probe, &container.readiness_probe, &container.startup_probe];
         asked.extend(probes.into_iter().flatten().filter_map(|probe| read_one(probe, container)));
@@ -52,14 +51,13 @@ fn read_one(probe: &Probe, container: &Container) -> Option<Asked> {
     let http = probe.http_get.as_ref()?;
     // Another host is not this pod.
     let elsewhere = http.host.as_ref().is_some_and(|host| !host.is_empty());
-    if elsewhere || http.scheme.as_ref().is_some_and(|scheme| scheme == "HTTPS") {
+    if elsewhere || http.scheme.as_deref() == Some("HTTPS") {
         return None;
     }
     let port = match &http.port {
         IntOrString::Int(number) => u16::try_from(*number).ok()?,
         IntOrString::String(name) => {
-            let ports = container.ports.iter().flatten();
-            let named = ports.into_iter().find(|port| port.name.as_ref() == Some(name));
+            let named = container.ports.iter().find(|port| port.name.as_deref() == Some(name));
             match named {
                 Some(port) => u16::try_from(port.container_port).ok()?,
                 None => name.parse().ok()?,

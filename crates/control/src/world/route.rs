@@ -24,6 +24,7 @@ use leno_model::route::{
     Backend, BackendKind, Balance, Distribution, Failure, Filter, HostMatch, HttpRule,
     RequestMatch, Timeouts,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use verdict::{Findings, Verdict};
@@ -396,31 +397,41 @@ fn host_match(host: &str) -> HostMatch {
     }
 }
 
+/// Every route, compiled.
+#[derive(Debug, Default)]
+pub struct Routes {
+    /// Routes on each Service.
+    pub(super) attached: HashMap<ServiceKey, Vec<Attached>>,
+    pub(super) verdicts: Vec<Verdict>,
+    pub(super) problems: Vec<Problem>,
+}
+
 impl World {
-    pub(super) fn add_routes(&mut self, inventory: &Inventory, problems: &mut Vec<Problem>) {
+    /// Compiles the routes of an inventory for the Services of this world; of those, their names and ports are looked at and no more.
+    pub(super) fn compile_routes(&self, inventory: &Inventory) -> Routes {
         let grants = &inventory.reference_grants;
-        let (mut attached, mut verdicts) = (Vec::new(), Vec::new());
+        let (mut attached, mut verdicts, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         for route in by_age(&inventory.http_routes, |route: &HttpRoute| &route.metadata) {
             let spec = &route.object.spec;
             let rules = spec.rules.iter().flatten().map(http_rule).collect();
-            let mut compiler = Compiler::new(self, grants, route, Kind::Http, problems);
+            let mut compiler = Compiler::new(self, grants, route, Kind::Http, &mut problems);
             attached.extend(compiler.compile(spec.hostnames.as_ref(), rules, &parents!(spec)));
             verdicts.push(compiler.verdict(&route.object.metadata));
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
             let spec = &route.object.spec;
             let rules = spec.rules.iter().flatten().map(grpc_rule).collect();
-            let mut compiler = Compiler::new(self, grants, route, Kind::Grpc, problems);
+            let mut compiler = Compiler::new(self, grants, route, Kind::Grpc, &mut problems);
             attached.extend(compiler.compile(spec.hostnames.as_ref(), rules, &parents!(spec)));
             verdicts.push(compiler.verdict(&route.object.metadata));
         }
-        self.verdicts = verdicts;
+        let mut routes = Routes { verdicts, problems, ..Routes::default() };
         for (key, route) in attached {
-            let of_service = self.attached.entry(key.clone()).or_default();
+            let of_service = routes.attached.entry(key.clone()).or_default();
             if of_service.len() < ROUTES_MAX {
                 of_service.push(route);
             } else {
-                problems.push(Problem {
+                routes.problems.push(Problem {
                     object: format!("Service {}/{}", key.0, key.1),
                     origin: String::new(),
                     field: String::new(),
@@ -431,6 +442,7 @@ impl World {
                 });
             }
         }
+        routes
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::builder::Changed;
 use super::pod::{Pod, plain_endpoint};
-use super::settings::{Declared, NamespaceSettings, Ports, Settings};
+use super::settings::{Declared, NamespaceSettings, Ports, Settings, published};
+use crate::source::kept::{EndpointSlice, SliceEndpoint};
 use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1;
-use k8s_openapi::api::discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use leno_model::limit::ENDPOINTS_MAX;
 use leno_model::name::WorkloadId;
@@ -48,7 +48,7 @@ impl Service {
         namespaces: &NamespaceSettings,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
-        let own = Settings::read(service, service.object.metadata.annotations.as_ref(), problems);
+        let own = Settings::read(service, &published(&service.object.metadata), problems);
         let inherited = namespaces.get(&service.key.namespace);
         let opaque = own.opaque.or_else(|| inherited?.opaque.clone()).unwrap_or_default();
         let Some(spec) = &service.object.spec else {
@@ -129,8 +129,14 @@ fn cluster_ips(
     found
 }
 
-/// Endpoints of one Service port while they are gathered: an address is there once.
-type Gathered = BTreeMap<SocketAddr, (Endpoint, Option<WorkloadId>)>;
+/// Endpoints of one Service port while they are gathered.
+#[derive(Default)]
+struct Gathered {
+    /// Those that take traffic; an address is there once.
+    endpoints: BTreeMap<SocketAddr, Endpoint>,
+    /// Ports of pods that the Service leads to, whether or not they are ready: what is spoken there does not change with that.
+    ports: Vec<(WorkloadId, u16)>,
+}
 
 /// A Service, and what of the pods it was built from.
 #[derive(Debug)]
@@ -198,12 +204,11 @@ impl Reading<'_> {
                 // Without slices, the pods themselves: nobody computes slices for a folder of manifests.
                 None => self.of_selector(&wanted, *number, port.target.as_ref(), &service.selector),
             };
-            count += gathered.len();
-            for (address, (endpoint, workload)) in gathered.into_iter().take(ENDPOINTS_MAX) {
-                if let (Some(workload), Some(declared)) = (workload, port.declared) {
-                    declares.push(((workload, address.port()), declared));
-                }
-                port.endpoints.push(Arc::new(endpoint));
+            count += gathered.endpoints.len();
+            let taken = gathered.endpoints.into_values().take(ENDPOINTS_MAX);
+            port.endpoints = taken.map(Arc::new).collect();
+            if let Some(declared) = port.declared {
+                declares.extend(gathered.ports.into_iter().map(|port| (port, declared)));
             }
         }
         if count > ENDPOINTS_MAX * service.ports.len().max(1) {
@@ -216,7 +221,10 @@ impl Reading<'_> {
         for slice in slices.into_iter().flatten() {
             for endpoint in &slice.object.endpoints {
                 match target_of(&key.0, endpoint) {
-                    Some((id, _)) => named.push(id),
+                    // The name that the pod has already, where it is known.
+                    Some((id, _)) => {
+                        named.push(self.pods.by_id.get(&id).map_or(id, |pod| pod.id.clone()));
+                    }
                     None => {
                         let addresses = endpoint.addresses.iter();
                         addressed.extend(addresses.flat_map(|ip| ip.parse::<IpAddr>()));
@@ -235,9 +243,9 @@ impl Reading<'_> {
         slices: &[&Sourced<EndpointSlice>],
         problems: &mut Vec<Problem>,
     ) -> Gathered {
-        let mut found = Gathered::new();
+        let mut found = Gathered::default();
         for slice in slices {
-            let ports = slice.object.ports.iter().flatten().filter(|port| {
+            let ports = slice.object.ports.iter().filter(|port| {
                 port.name.as_deref().unwrap_or_default() == port_name
                     && port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
             });
@@ -257,9 +265,8 @@ impl Reading<'_> {
                             Who::Nobody => None,
                             Who::Awaited => continue,
                         };
-                        if wanted.takes(endpoint, pod) {
-                            wanted.put(&mut found, SocketAddr::new(ip, port), pod);
-                        }
+                        let takes = wanted.takes(endpoint, pod);
+                        wanted.put(&mut found, SocketAddr::new(ip, port), pod, takes);
                     }
                 }
             }
@@ -292,23 +299,24 @@ impl Reading<'_> {
         target: Option<&IntOrString>,
         selector: &BTreeMap<String, String>,
     ) -> Gathered {
-        let mut found = Gathered::new();
+        let mut found = Gathered::default();
         if selector.is_empty() {
             return found;
         }
-        let first = WorkloadId { namespace: wanted.service.0.into(), pod: "".into() };
+        let first = WorkloadId { namespace: wanted.service.0.clone(), pod: "".into() };
         let pods = self.pods.by_id.range(first..).map(|(_, pod)| pod);
-        for pod in pods.take_while(|pod| pod.id.namespace.as_ref() == wanted.service.0) {
-            let selected = selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
+        for pod in pods.take_while(|pod| pod.id.namespace == *wanted.service.0) {
+            let selected =
+                selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value.as_str()));
             let port = match target {
                 None => Some(number),
                 Some(IntOrString::Int(port)) => u16::try_from(*port).ok(),
                 Some(IntOrString::String(name)) => pod.port_named(name),
             };
             let takes = wanted.publish_not_ready || pod.ready && !pod.terminating;
-            if let (true, true, Some(port)) = (selected, takes, port) {
+            if let (true, Some(port)) = (selected, port) {
                 for ip in &pod.addresses {
-                    wanted.put(&mut found, SocketAddr::new(*ip, port), Some(pod));
+                    wanted.put(&mut found, SocketAddr::new(*ip, port), Some(pod), takes);
                 }
             }
         }
@@ -318,7 +326,7 @@ impl Reading<'_> {
 
 /// What endpoints of one Service port are like.
 struct Wanted<'a> {
-    service: (&'a str, &'a str),
+    service: (&'a Arc<str>, &'a Arc<str>),
     opaque: bool,
     publish_not_ready: bool,
 }
@@ -326,20 +334,24 @@ struct Wanted<'a> {
 impl Wanted<'_> {
     /// Ready and staying; a pod that is leaving is out as soon as either object says so.
     fn takes(&self, endpoint: &SliceEndpoint, pod: Option<&Arc<Pod>>) -> bool {
-        let conditions = endpoint.conditions.as_ref();
-        let ready = conditions.and_then(|c| c.ready).unwrap_or(true);
-        let terminating = conditions.and_then(|c| c.terminating).unwrap_or(false)
+        let ready = endpoint.conditions.ready.unwrap_or(true);
+        let terminating = endpoint.conditions.terminating.unwrap_or(false)
             || pod.is_some_and(|pod| pod.terminating);
         self.publish_not_ready || ready && !terminating
     }
 
-    fn put(&self, found: &mut Gathered, address: SocketAddr, pod: Option<&Arc<Pod>>) {
-        let service = Some(self.service);
-        let endpoint = match pod {
-            Some(pod) => pod.endpoint(address, service, self.opaque),
-            None => plain_endpoint(address, service),
-        };
-        found.insert(address, (endpoint, pod.map(|pod| pod.id.clone())));
+    fn put(&self, found: &mut Gathered, address: SocketAddr, pod: Option<&Arc<Pod>>, takes: bool) {
+        if let Some(pod) = pod {
+            found.ports.push((pod.id.clone(), address.port()));
+        }
+        if takes {
+            let service = Some(self.service);
+            let endpoint = match pod {
+                Some(pod) => pod.endpoint(address, service, self.opaque),
+                None => plain_endpoint(address, service),
+            };
+            found.endpoints.insert(address, endpoint);
+        }
     }
 }
 
@@ -348,9 +360,9 @@ fn target_of<'a>(
     namespace: &Arc<str>,
     endpoint: &'a SliceEndpoint,
 ) -> Option<(WorkloadId, Option<&'a str>)> {
-    let target = endpoint.target_ref.as_ref().filter(|t| t.kind.as_deref() == Some("Pod"))?;
-    let id = WorkloadId { namespace: namespace.clone(), pod: target.name.as_deref()?.into() };
-    Some((id, target.uid.as_deref()))
+    let pod = endpoint.pod.as_ref()?;
+    let id = WorkloadId { namespace: namespace.clone(), pod: pod.name.as_ref().into() };
+    Some((id, pod.uid.as_deref()))
 }
 
 /// The slices of every Service, and a problem for each slice that is nobody's.
@@ -360,10 +372,9 @@ pub(super) fn slices_by_service(
     let mut by_service: HashMap<ServiceKey, Vec<_>> = HashMap::new();
     let mut problems = Vec::new();
     for slice in slices {
-        let labels = slice.object.metadata.labels.as_ref();
-        match labels.and_then(|labels| labels.get("kubernetes.io/service-name")) {
+        match &slice.object.metadata.labels.service {
             Some(service) => by_service
-                .entry((slice.key.namespace.clone(), service.as_str().into()))
+                .entry((slice.key.namespace.clone(), service.as_ref().into()))
                 .or_default()
                 .push(slice),
             None => problems.push(slice.problem(

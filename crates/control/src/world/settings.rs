@@ -2,13 +2,14 @@
 
 use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use leno_inject::annotation::{LINKERD_PREFIX, MESHED, PREFIXES};
 use leno_model::policy::DefaultPolicy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Annotations of an object.
-pub(super) type Annotations = BTreeMap<String, String>;
+/// Annotations of an object: the text of a name.
+pub(super) type Annotations<'look, 'text> = &'look dyn Fn(&str) -> Option<&'text str>;
 
 /// What is spoken on a port, by declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn read<T>(
         object: &Sourced<T>,
-        annotations: Option<&Annotations>,
+        annotations: Annotations<'_, '_>,
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut ports = |name: &str| {
@@ -101,7 +102,7 @@ impl Settings {
                 DefaultPolicy::Deny
             })
         });
-        let meshed = annotations.and_then(|all| all.get(MESHED)).is_some_and(|text| text == "true");
+        let meshed = annotations(MESHED) == Some("true");
         let http2_upgrade =
             get(annotations, "http2-upgrade").is_some_and(|(_, text)| text == "true");
         Self { opaque, skip_inbound, policy, meshed, http2_upgrade }
@@ -109,13 +110,17 @@ impl Settings {
 }
 
 /// The annotation under either prefix: its field path and value.
-fn get<'a>(annotations: Option<&'a Annotations>, name: &str) -> Option<(String, &'a str)> {
-    let annotations = annotations?;
+fn get<'text>(annotations: Annotations<'_, 'text>, name: &str) -> Option<(String, &'text str)> {
     PREFIXES.iter().chain([&LINKERD_PREFIX]).find_map(|prefix| {
         let key = format!("{prefix}{name}");
-        let value = annotations.get(&key)?;
+        let value = annotations(&key)?;
         Some((format!("metadata.annotations[{key}]"), value.trim()))
     })
+}
+
+/// Annotations of an object in its published type.
+pub(super) fn published<'a>(metadata: &'a ObjectMeta) -> impl Fn(&str) -> Option<&'a str> {
+    move |name| metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 /// Settings of every namespace that has some.
@@ -125,8 +130,8 @@ pub(super) struct NamespaceSettings(BTreeMap<Arc<str>, Settings>);
 impl NamespaceSettings {
     pub(super) fn read(namespaces: &[Sourced<Namespace>], problems: &mut Vec<Problem>) -> Self {
         let read = |namespace: &Sourced<Namespace>| {
-            let annotations = namespace.object.metadata.annotations.as_ref();
-            (namespace.key.name.clone(), Settings::read(namespace, annotations, problems))
+            let annotations = published(&namespace.object.metadata);
+            (namespace.key.name.clone(), Settings::read(namespace, &annotations, problems))
         };
         Self(namespaces.iter().map(read).collect())
     }

@@ -36,7 +36,7 @@ fn world(text: &str) -> World {
 
 /// All of a world that comes from objects.
 fn show(world: &World) -> String {
-    let attached: BTreeMap<_, _> = world.attached.iter().collect();
+    let attached: BTreeMap<_, _> = world.routes.attached.iter().collect();
     let declared: BTreeMap<_, _> = world.declared.iter().collect();
     format!("{:#?}\n{:#?}\n{attached:#?}\n{declared:#?}", world.pods, world.services)
 }

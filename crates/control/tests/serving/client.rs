@@ -58,7 +58,8 @@ fn now() -> u64 {
     unix_seconds(SystemTime::now())
 }
 
-fn world(texts: &[&str], version: u64) -> Arc<World> {
+/// What manifests make.
+pub(super) fn world(texts: &[&str], version: u64) -> Arc<World> {
     let mut layers = Layers::default();
     let manifest = parse(&Arc::from(Path::new("m.yaml")), &texts.concat());
     layers.put(0, "m.yaml".into(), manifest);
@@ -94,7 +95,12 @@ impl Mesh {
     /// Replaces the world.
     pub(super) fn world(&self, texts: &[&str]) {
         let version = self.worlds.borrow().version + 1;
-        self.worlds.send_replace(world(texts, version));
+        self.put(world(texts, version));
+    }
+
+    /// Replaces the world by one that was made before.
+    pub(super) fn put(&self, world: Arc<World>) {
+        self.worlds.send_replace(world);
     }
 
     pub(super) fn spiffe(&self, account: &str) -> SpiffeId {

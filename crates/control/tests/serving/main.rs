@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod client;
+mod frozen;
 
 use client::{Mesh, POD, SERVICES};
 use leno_api::{destination, inbound, outbound};

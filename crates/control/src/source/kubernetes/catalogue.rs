@@ -30,6 +30,8 @@ pub enum Event {
 pub struct Catalogue {
     inventory: Arc<Inventory>,
     problems: BTreeMap<Key, Problem>,
+    /// The inventory does not have these problems yet.
+    problems_changed: bool,
     listed: BTreeSet<&'static str>,
 }
 
@@ -44,6 +46,7 @@ impl Catalogue {
             }
             Event::Deleted(key) => {
                 let had_problem = self.problems.remove(&key).is_some();
+                self.problems_changed |= had_problem;
                 let was_there = Arc::make_mut(&mut self.inventory).remove(&key);
                 (had_problem || was_there) && self.with_problems()
             }
@@ -57,7 +60,8 @@ impl Catalogue {
         changed |= Arc::make_mut(&mut self.inventory).retain(kind, &keys);
         let before = self.problems.len();
         self.problems.retain(|key, _| key.kind != kind || keys.contains(key));
-        changed |= self.problems.len() != before;
+        self.problems_changed |= self.problems.len() != before;
+        changed |= self.problems_changed;
         for read in objects {
             self.put(read, &mut changed);
         }
@@ -68,19 +72,25 @@ impl Catalogue {
         let Read { key, origin, object } = read;
         match object {
             Ok(object) => {
-                *changed |= self.problems.remove(&key).is_some();
+                self.problems_changed |= self.problems.remove(&key).is_some();
+                *changed |= self.problems_changed;
                 let sourced = Sourced { key, origin, object: Arc::new(object) };
                 *changed |= Arc::make_mut(&mut self.inventory).put(sourced);
             }
             Err((field, message)) => {
                 let object = key.to_string();
                 let problem = Problem { object, origin: origin.to_string(), field, message };
-                *changed |= self.problems.insert(key, problem.clone()).as_ref() != Some(&problem);
+                let before = self.problems.insert(key, problem.clone());
+                self.problems_changed |= before.as_ref() != Some(&problem);
+                *changed |= self.problems_changed;
             }
         }
     }
 
     fn with_problems(&mut self) -> bool {
+        if !std::mem::take(&mut self.problems_changed) {
+            return true;
+        }
         let problems = self.problems.values().take(PROBLEMS_MAX);
         Arc::make_mut(&mut self.inventory).problems = problems.cloned().collect();
         true

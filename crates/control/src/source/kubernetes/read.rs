@@ -3,6 +3,7 @@
 use super::catalogue::Event;
 use super::strip;
 use crate::source::{Key, Object, Origin};
+use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -38,11 +39,8 @@ struct Metadata<'a> {
     resource_version: Cow<'a, str>,
 }
 
-/// Reads one object; `Err` where it has not even a name.
-///
-/// # Errors
-/// What is wrong.
-pub fn object(kind: &'static str, text: &str) -> Result<Read, String> {
+/// Which object it is, and in which version; `Err` where it has not even a name.
+fn which(kind: &'static str, text: &str) -> Result<(Key, Origin), String> {
     let header: Header<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let Metadata { name, namespace, resource_version } = header.metadata;
     if name.is_empty() {
@@ -51,10 +49,19 @@ pub fn object(kind: &'static str, text: &str) -> Result<Read, String> {
     let (namespace, name): (Arc<str>, Arc<str>) = (namespace.into(), name.into());
     let version = resource_version.into();
     let origin = Origin::Cluster { namespace: namespace.clone(), name: name.clone(), version };
+    Ok((Key { kind, namespace, name }, origin))
+}
+
+/// Reads one object; `Err` where it has not even a name.
+///
+/// # Errors
+/// What is wrong.
+pub fn object(kind: &'static str, text: &str) -> Result<Read, String> {
+    let (key, origin) = which(kind, text)?;
     let object = Object::deserialize(kind, &mut serde_json::Deserializer::from_str(text))
         .map(strip::strip)
         .map_err(|error| (wrong_field(kind, text), without_place(&error.to_string())));
-    Ok(Read { key: Key { kind, namespace, name }, origin, object })
+    Ok(Read { key, origin, object })
 }
 
 /// Reads again, more slowly, to find the field where reading stops.
@@ -121,6 +128,39 @@ pub fn page(kind: &'static str, body: &[u8]) -> Result<Page, String> {
     Ok(Page { objects, nameless, version, next: list.metadata.next.into_owned() })
 }
 
+/// Lines out of a body that comes in pieces; a long one comes in many, and no byte is looked at twice.
+#[derive(Debug, Default)]
+pub struct Lines {
+    waiting: BytesMut,
+    /// So many bytes of it have no end of a line.
+    scanned: usize,
+}
+
+impl Lines {
+    /// A piece of the body.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    /// The next line that is complete, with its end.
+    pub fn pop(&mut self) -> Option<Bytes> {
+        let end = self.waiting[self.scanned..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            self.scanned = self.waiting.len();
+            return None;
+        };
+        let line = self.waiting.split_to(self.scanned + end + 1);
+        self.scanned = 0;
+        Some(line.freeze())
+    }
+
+    /// Bytes of a line that is not complete.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
 /// A line of a watch.
 #[derive(Debug)]
 pub enum Line {
@@ -172,9 +212,8 @@ pub fn line(kind: &'static str, text: &[u8]) -> Result<Line, String> {
             Ok(Line::Happened(Event::Applied(read), version))
         }
         "DELETED" => {
-            let read = object(kind, body)?;
-            let version = version(&read.origin);
-            Ok(Line::Happened(Event::Deleted(read.key), version))
+            let (key, origin) = which(kind, body)?;
+            Ok(Line::Happened(Event::Deleted(key), version(&origin)))
         }
         other => Err(format!("an event of type {other}")),
     }

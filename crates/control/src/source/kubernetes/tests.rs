@@ -1,7 +1,7 @@
 //! What the API server says, as text, to inventories. The tables of `world/tests` go through [`by_events`], too.
 
 use super::catalogue::{Catalogue, Event};
-use super::read::{Line, Read, line, object, page};
+use super::read::{Line, Lines, Read, line, object, page};
 use super::{WATCHED, group_of};
 use crate::source::{Inventory, Object};
 use serde_json::{Value, json};
@@ -161,6 +161,23 @@ fn lines_of_a_watch() {
     check("ADDED", "[]", "wrong: ");
     check("SOMETHING", &pod("a", 7, json!({})), "wrong: an event of type SOMETHING");
     assert!(line("Pod", b"{").is_err());
+}
+
+#[test]
+fn lines_come_out_whole_however_the_body_is_cut() {
+    let body = b"one\n\nthree is longer\nfour";
+    for size in 1..=body.len() {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        for piece in body.chunks(size) {
+            lines.add(piece);
+            while let Some(line) = lines.pop() {
+                found.push(String::from_utf8(line.to_vec()).unwrap());
+            }
+        }
+        assert_eq!(found, ["one\n", "\n", "three is longer\n"], "{size}");
+        assert_eq!(lines.waiting(), 4);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::catalogue::Event;
 use super::figures::Figures;
 use super::group_of;
-use super::read::{Failure, Line, Page, line, page};
+use super::read::{Failure, Line, Lines, Page, line, page};
 use crate::limit::{
     CLUSTER_BODY_BYTES_MAX, CLUSTER_WAIT_MAX, KIND_ABSENT_INTERVAL, LIST_PAGE_OBJECTS, WATCH_LIFE,
     WATCH_SILENCE_MAX,
@@ -198,21 +198,18 @@ impl Watching {
             WATCH_LIFE.as_secs()
         );
         let mut body = self.ask(uri).await?;
-        let mut waiting = Vec::new();
+        let mut lines = Lines::default();
         loop {
             let frame = timeout(WATCH_SILENCE_MAX, body.frame()).await.map_err(|_| late())?;
             let Some(frame) = frame else { return Ok(()) };
             let frame = frame.map_err(|error| Stopped::Failed(error.to_string()))?;
             let Some(bytes) = frame.data_ref() else { continue };
             self.figures.heard(self.kind, SystemTime::now());
-            waiting.extend_from_slice(bytes);
-            let mut begin = 0;
-            while let Some(length) = waiting[begin..].iter().position(|byte| *byte == b'\n') {
-                self.take(&waiting[begin..begin + length], version).await?;
-                begin += length + 1;
+            lines.add(bytes);
+            while let Some(line) = lines.pop() {
+                self.take(&line, version).await?;
             }
-            waiting.drain(..begin);
-            if waiting.len() > CLUSTER_BODY_BYTES_MAX {
+            if lines.waiting() > CLUSTER_BODY_BYTES_MAX {
                 return Err(Stopped::Failed("a line without end".to_owned()));
             }
         }
