@@ -71,6 +71,9 @@ pub struct PodSpec {
     /// What runs first; and sidecars.
     #[serde(deserialize_with = "or_default")]
     pub init_containers: Box<[Container]>,
+    /// Whether more than its containers decides about its readiness.
+    #[serde(rename = "readinessGates", deserialize_with = "is_some")]
+    pub gated: bool,
 }
 
 impl PodSpec {
@@ -146,15 +149,24 @@ pub struct PodStatus {
     /// Whether its phase is one that it does not leave.
     #[serde(rename = "phase", deserialize_with = "is_last")]
     pub finished: bool,
-    /// Whether its condition `Ready` is true.
-    #[serde(rename = "conditions", deserialize_with = "is_ready")]
-    pub ready: bool,
+    /// Those of its conditions that are read.
+    #[serde(deserialize_with = "conditions")]
+    pub conditions: PodConditions,
     /// Its address.
     #[serde(rename = "podIP")]
     pub pod_ip: Option<Box<str>>,
     /// Its addresses; the first is the one above.
     #[serde(rename = "podIPs", deserialize_with = "or_default")]
     pub pod_ips: Box<[PodIp]>,
+}
+
+/// `conditions` of a pod, each whether it is true.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PodConditions {
+    /// It takes traffic.
+    pub ready: bool,
+    /// All of its containers do.
+    pub containers_ready: bool,
 }
 
 /// `podIPs[]`.
@@ -219,6 +231,8 @@ pub struct SliceEndpoint {
 pub struct SliceConditions {
     /// It takes traffic, unless this says otherwise.
     pub ready: Option<bool>,
+    /// It would, if it were not leaving; as `ready` where nothing is said.
+    pub serving: Option<bool>,
     /// It is leaving.
     pub terminating: Option<bool>,
 }
@@ -329,12 +343,16 @@ fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
     Ok(Option::<IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
+fn is_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(!or_default::<_, Vec<IgnoredAny>>(deserializer)?.is_empty())
+}
+
 fn is_last<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let phase: Box<str> = or_default(deserializer)?;
     Ok(matches!(&*phase, "Succeeded" | "Failed"))
 }
 
-fn is_ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PodConditions, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Condition {
@@ -342,7 +360,8 @@ fn is_ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
         status: Box<str>,
     }
     let conditions: Vec<Condition> = or_default(deserializer)?;
-    Ok(conditions.iter().any(|one| &*one.r#type == "Ready" && &*one.status == "True"))
+    let is = |name: &str| conditions.iter().any(|c| &*c.r#type == name && &*c.status == "True");
+    Ok(PodConditions { ready: is("Ready"), containers_ready: is("ContainersReady") })
 }
 
 fn pod_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PodRef>, D::Error> {
@@ -373,7 +392,7 @@ mod tests {
             json!({"metadata": null, "spec": null, "status": null}),
             json!({
                 "metadata": {"uid": null, "labels": null, "annotations": null, "ownerReferences": null, "deletionTimestamp": null},
-                "spec": {"containers": null, "initContainers": null, "hostNetwork": null},
+                "spec": {"containers": null, "initContainers": null, "hostNetwork": null, "readinessGates": null},
                 "status": {"phase": null, "conditions": null, "podIP": null, "podIPs": null},
             }),
             json!({"metadata": {"name": "a", "annotations": {"example.org/x": "y"}}, "spec": {"containers": []}}),
@@ -413,7 +432,7 @@ mod tests {
         assert_eq!(metadata.annotations.get("leno.dev/meshed"), Some("true"));
         assert_eq!(metadata.annotations.iter().count(), 2);
         assert_eq!(metadata.owner.as_ref().map(|owner| &*owner.name), Some("j"));
-        assert!(metadata.terminating && pod.status.ready && pod.status.finished);
+        assert!(metadata.terminating && pod.status.conditions.ready && pod.status.finished);
         let names: Vec<_> = pod.spec.every_container().map(|container| &*container.name).collect();
         assert_eq!(names, ["c", "i"]);
     }

@@ -37,6 +37,9 @@ pub struct Pod {
     pub policy: DefaultPolicy,
     /// Takes traffic.
     pub ready: bool,
+    /// Its containers were ready when its kubelet spoke last, and nothing but the kubelet decides: only the cluster has called it unready
+    /// since, because it does not hear the node.
+    pub unheard: bool,
     /// Is being deleted.
     pub terminating: bool,
     pub(super) uid: Option<Arc<str>>,
@@ -96,7 +99,9 @@ impl Pod {
             opaque: own.opaque.or(inherited.opaque).unwrap_or_default(),
             skip_inbound: own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
             policy: own.policy.or(inherited.policy).unwrap_or_default(),
-            ready: status.ready && !status.finished,
+            ready: status.conditions.ready && !status.finished,
+            unheard: status.conditions.containers_ready
+                && !(status.conditions.ready || status.finished || spec.gated),
             terminating: metadata.terminating,
             uid: metadata.uid.as_deref().map(Arc::from),
             addresses: if status.finished { Vec::new() } else { addresses(pod, problems) },

@@ -129,10 +129,23 @@ fn cluster_ips(
     found
 }
 
+/// How well an endpoint takes traffic. A Service has those of the best kind that there is of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fitness {
+    /// Ready and staying.
+    Ready,
+    /// It is leaving and serves meanwhile; kube-proxy falls back on these too.
+    Draining,
+    /// Its node is not heard. That a node is gone is learnt by a dial, and that all of them only lost the API server, by nothing else.
+    Unheard,
+}
+
 /// Endpoints of one Service port while they are gathered.
 #[derive(Default)]
 struct Gathered {
-    /// Those that take traffic; an address is there once.
+    /// The best that was seen.
+    fitness: Option<Fitness>,
+    /// Those of that kind; an address is there once.
     endpoints: BTreeMap<SocketAddr, Endpoint>,
     /// Ports of pods that the Service leads to, whether or not they are ready: what is spoken there does not change with that.
     ports: Vec<(WorkloadId, u16)>,
@@ -265,8 +278,8 @@ impl Reading<'_> {
                             Who::Nobody => None,
                             Who::Awaited => continue,
                         };
-                        let takes = wanted.takes(endpoint, pod);
-                        wanted.put(&mut found, SocketAddr::new(ip, port), pod, takes);
+                        let fitness = wanted.fitness(endpoint, pod);
+                        wanted.put(&mut found, SocketAddr::new(ip, port), pod, fitness);
                     }
                 }
             }
@@ -313,10 +326,10 @@ impl Reading<'_> {
                 Some(IntOrString::Int(port)) => u16::try_from(*port).ok(),
                 Some(IntOrString::String(name)) => pod.port_named(name),
             };
-            let takes = wanted.publish_not_ready || pod.ready && !pod.terminating;
+            let fitness = wanted.fitness_of(pod.ready, pod.terminating, Some(pod));
             if let (true, Some(port)) = (selected, port) {
                 for ip in &pod.addresses {
-                    wanted.put(&mut found, SocketAddr::new(*ip, port), Some(pod), takes);
+                    wanted.put(&mut found, SocketAddr::new(*ip, port), Some(pod), fitness);
                 }
             }
         }
@@ -332,26 +345,56 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Ready and staying; a pod that is leaving is out as soon as either object says so.
-    fn takes(&self, endpoint: &SliceEndpoint, pod: Option<&Arc<Pod>>) -> bool {
-        let ready = endpoint.conditions.ready.unwrap_or(true);
-        let terminating = endpoint.conditions.terminating.unwrap_or(false)
-            || pod.is_some_and(|pod| pod.terminating);
-        self.publish_not_ready || ready && !terminating
+    /// A pod is leaving as soon as either object says so.
+    fn fitness(&self, endpoint: &SliceEndpoint, pod: Option<&Arc<Pod>>) -> Option<Fitness> {
+        let conditions = &endpoint.conditions;
+        let ready = conditions.ready.unwrap_or(true);
+        let terminating =
+            conditions.terminating.unwrap_or(false) || pod.is_some_and(|pod| pod.terminating);
+        let serving = if terminating { conditions.serving.unwrap_or(ready) } else { ready };
+        self.fitness_of(serving, terminating, pod)
     }
 
-    fn put(&self, found: &mut Gathered, address: SocketAddr, pod: Option<&Arc<Pod>>, takes: bool) {
+    fn fitness_of(
+        &self,
+        serving: bool,
+        terminating: bool,
+        pod: Option<&Arc<Pod>>,
+    ) -> Option<Fitness> {
+        match (serving, terminating) {
+            _ if self.publish_not_ready => Some(Fitness::Ready),
+            (true, false) => Some(Fitness::Ready),
+            (true, true) => Some(Fitness::Draining),
+            (false, false) if pod.is_some_and(|pod| pod.unheard) => Some(Fitness::Unheard),
+            (false, _) => None,
+        }
+    }
+
+    fn put(
+        &self,
+        found: &mut Gathered,
+        address: SocketAddr,
+        pod: Option<&Arc<Pod>>,
+        fitness: Option<Fitness>,
+    ) {
         if let Some(pod) = pod {
             found.ports.push((pod.id.clone(), address.port()));
         }
-        if takes {
-            let service = Some(self.service);
-            let endpoint = match pod {
-                Some(pod) => pod.endpoint(address, service, self.opaque),
-                None => plain_endpoint(address, service),
-            };
-            found.endpoints.insert(address, endpoint);
+        let Some(fitness) = fitness else { return };
+        match found.fitness {
+            Some(best) if best < fitness => return,
+            Some(best) if best == fitness => {}
+            _ => {
+                found.fitness = Some(fitness);
+                found.endpoints.clear();
+            }
         }
+        let service = Some(self.service);
+        let endpoint = match pod {
+            Some(pod) => pod.endpoint(address, service, self.opaque),
+            None => plain_endpoint(address, service),
+        };
+        found.endpoints.insert(address, endpoint);
     }
 }
 

@@ -62,6 +62,45 @@ fn slices_say_who_answers() {
     assert_eq!(labels, ["namespace=a", "pod=one", "service=web", "serviceaccount=one-account"]);
 }
 
+/// Where nothing is ready: what leaves and serves, then what is on nodes that nobody hears.
+#[test]
+fn a_service_falls_back_on_what_may_still_serve() {
+    let check = |endpoints: &[(&str, &str, &str)], expected: &[&str]| {
+        let unheard = |name: &str, ip: &str, spec: &str| {
+            let heard = "type: Ready, status: \"False\"}";
+            let and = format!("{heard}, {{type: ContainersReady, status: \"True\"}}");
+            let pod = pod("a", name, ip, "", false);
+            assert!(pod.contains(heard) && pod.contains("spec: {"), "{pod}");
+            pod.replace(heard, &and).replace("spec: {", &format!("spec: {{{spec}"))
+        };
+        let text = [
+            service("a", "web", "10.96.0.1", ""),
+            unheard("lost", "10.1.0.1", ""),
+            unheard("gated", "10.1.0.2", "readinessGates: [{conditionType: example.org/x}], "),
+            pod("a", "failing", "10.1.0.3", "", false),
+            pod("a", "leaving", "10.1.0.4", "", true).replace(
+                "{name: leaving,",
+                "{name: leaving, deletionTimestamp: \"2026-01-01T00:00:00Z\",",
+            ),
+            slice("a", "web", endpoints),
+        ];
+        check_endpoints(&world(&text.concat()), "web.a.svc.cluster.local:80", Some(expected));
+    };
+    let lost = ("10.1.0.1", "lost", "ready: false, serving: false");
+    let gated = ("10.1.0.2", "gated", "ready: false, serving: false");
+    let failing = ("10.1.0.3", "failing", "ready: false, serving: false");
+    let draining = ("10.1.0.4", "leaving", "ready: false, serving: true, terminating: true");
+    let leaving = ("10.1.0.4", "leaving", "ready: true");
+    let dying = ("10.1.0.4", "leaving", "ready: false, serving: false, terminating: true");
+    let ready = ("10.1.0.6", "-", "ready: true");
+    check(&[lost, gated, failing, draining, ready], &["10.1.0.6:8080"]);
+    check(&[ready, draining, failing, gated, lost], &["10.1.0.6:8080"]);
+    check(&[lost, gated, failing, draining], &["10.1.0.4:8080 a/leaving"]);
+    check(&[lost, leaving], &["10.1.0.4:8080 a/leaving"]);
+    check(&[lost, gated, failing, dying], &["10.1.0.1:8080 a/lost"]);
+    check(&[gated, failing, dying], &[]);
+}
+
 #[test]
 fn publish_not_ready_takes_everyone() {
     let text = [
