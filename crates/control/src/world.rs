@@ -29,7 +29,7 @@ use service::{Service, ServiceKey};
 use settings::Declared;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Names that are the same in the whole mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +72,13 @@ pub struct World {
 }
 
 /// What an answer of the world is made of: while that is the same, the answer is. Thousands of streams look at every new world, and few
-/// of them are told something.
+/// of them are told something. It keeps none of it: a stream that nobody reads would keep a whole world.
 #[derive(Clone, Debug)]
 pub enum Ground {
     /// A Service, and what is attached to Services.
-    Service(Arc<Service>, Arc<Routes>),
+    Service(Weak<Service>, Weak<Routes>),
     /// A pod, and what Services say of pods' ports.
-    Pod(Arc<Pod>, Arc<DeclaredPorts>),
+    Pod(Weak<Pod>, Weak<DeclaredPorts>),
     /// Nothing that is known.
     Nothing,
 }
@@ -87,8 +87,8 @@ impl PartialEq for Ground {
     /// Whether they are the same objects; others may be equal.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Service(a, b), Self::Service(c, d)) => Arc::ptr_eq(a, c) && Arc::ptr_eq(b, d),
-            (Self::Pod(a, b), Self::Pod(c, d)) => Arc::ptr_eq(a, c) && Arc::ptr_eq(b, d),
+            (Self::Service(a, b), Self::Service(c, d)) => a.ptr_eq(c) && b.ptr_eq(d),
+            (Self::Pod(a, b), Self::Pod(c, d)) => a.ptr_eq(c) && b.ptr_eq(d),
             (Self::Nothing, Self::Nothing) => true,
             _ => false,
         }
@@ -129,8 +129,9 @@ impl World {
     }
 
     fn ground_of_pod(&self, pod: Option<&Arc<Pod>>) -> Ground {
-        let of_pod = |pod: &Arc<Pod>| Ground::Pod(pod.clone(), self.declared.clone());
-        pod.map_or(Ground::Nothing, of_pod)
+        pod.map_or(Ground::Nothing, |pod| {
+            Ground::Pod(Arc::downgrade(pod), Arc::downgrade(&self.declared))
+        })
     }
 
     /// What is spoken on a pod's port: its own annotations first, then what Services say.

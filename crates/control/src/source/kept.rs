@@ -440,7 +440,6 @@ mod tests {
     #[test]
     fn a_field_that_is_read_has_to_be_right() {
         for wrong in [
-            json!([]),
             json!({"metadata": {"labels": {"a": 1}}}),
             json!({"metadata": {"annotations": {"leno.dev/meshed": true}}}),
             json!({"spec": {"containers": "none"}}),

@@ -117,7 +117,7 @@ impl World {
     pub fn ground(&self, target: &Target) -> Ground {
         match self.find(target) {
             Some(Found::Service(service, _)) => {
-                Ground::Service(service.clone(), self.routes.clone())
+                Ground::Service(Arc::downgrade(service), Arc::downgrade(&self.routes))
             }
             Some(Found::Address(_, pod)) => self.ground_of_pod(pod),
             None => Ground::Nothing,

@@ -11,11 +11,36 @@ fn endpoints(world: &World, service: &str) -> String {
     set.endpoints.iter().map(|endpoint| show_endpoint(endpoint)).collect::<Vec<_>>().join(", ")
 }
 
+/// Where a stream would not look at the next world, it says nothing else.
+fn check_grounds(last: &World, next: &World) {
+    let targets = ["10.96.0.1:80", "10.96.0.2:80", "10.1.0.1:8080", "10.1.0.2:8080", "10.9.0.1:1"];
+    for target in targets.map(address) {
+        if last.ground(&target) == next.ground(&target) {
+            assert_eq!(last.outbound(&target, "a"), next.outbound(&target, "a"), "{target:?}");
+            assert_eq!(last.profile(&target), next.profile(&target), "{target:?}");
+        }
+    }
+    for name in ["one.a.svc:80", "two.b.svc:80", "three.a.svc:80", "10.1.0.2:8080"] {
+        if last.ground(&Target::Authority(name.into()))
+            == next.ground(&Target::Authority(name.into()))
+        {
+            assert_eq!(last.endpoints(name), next.endpoints(name), "{name}");
+        }
+    }
+    for pod in ["web-1", "web-2"] {
+        let workload = WorkloadId { namespace: "a".into(), pod: pod.into() };
+        if last.ground_of(&workload) == next.ground_of(&workload) {
+            assert_eq!(last.inbound(&workload, 8080), next.inbound(&workload, 8080), "{pod}");
+        }
+    }
+}
+
 #[test]
 fn a_world_in_steps_is_the_world_at_once() {
     let mut catalogue = Catalogue::default();
     let mut builder = Builder::new(MeshNames::default());
     let mut version = 0;
+    let mut last: Option<Arc<World>> = None;
     let mut step = |parts: &[String]| {
         version += 1;
         list_into(&mut catalogue, &parts.concat());
@@ -24,6 +49,10 @@ fn a_world_in_steps_is_the_world_at_once() {
         let at_once = World::build(&inventory, &MeshNames::default(), version);
         assert_eq!(show(&world), show(&at_once), "step {version}");
         assert_eq!(world.problems, at_once.problems, "step {version}");
+        let world = Arc::new(world);
+        if let Some(last) = last.replace(world.clone()) {
+            check_grounds(&last, &world);
+        }
         world
     };
     let web = |ip: &str| pod("a", "web-1", ip, MESHED, true);
@@ -63,6 +92,37 @@ fn a_world_in_steps_is_the_world_at_once() {
     };
     assert!(!Arc::ptr_eq(&of(&same, "a", "one"), &of(&moved, "a", "one")));
     assert!(Arc::ptr_eq(&of(&same, "b", "two"), &of(&moved, "b", "two")));
+    let (first, second) = (address("10.96.0.1:80"), address("10.96.0.2:80"));
+    assert_ne!(same.ground(&first), moved.ground(&first));
+    assert_eq!(same.ground(&second), moved.ground(&second));
+    // An endpoint that is not ready any more is still of a port that is declared.
+    let not_ready = of_one.replace("conditions: {}", "conditions: {ready: false}");
+    let left = step(&[
+        web("10.1.0.7"),
+        other.clone(),
+        one.clone(),
+        two.clone(),
+        not_ready,
+        of_two.clone(),
+    ]);
+    assert!(Arc::ptr_eq(&moved.declared, &left.declared));
+    assert!(Arc::ptr_eq(&moved.routes, &left.routes));
+    assert_ne!(moved.ground(&first), left.ground(&first));
+    // A route, and the Service that it leads to gone.
+    let to_two = r#"{backendRefs: [{name: two, port: 80}]}"#;
+    let parent = r#"{group: "", kind: Service, name: two}"#;
+    let routed = route("HTTPRoute", "b", "r", parent, to_two);
+    let with_route = step(&[
+        web("10.1.0.7"),
+        other.clone(),
+        one.clone(),
+        two.clone(),
+        of_two.clone(),
+        routed.clone(),
+    ]);
+    assert_ne!(left.ground(&second), with_route.ground(&second));
+    step(&[web("10.1.0.7"), other.clone(), one.clone(), of_two.clone(), routed.clone()]);
+    step(&[web("10.1.0.7"), other.clone(), one.clone(), two.clone(), of_two.clone(), routed]);
     // By address, too.
     step(&[web("10.1.0.1"), one.clone(), two.clone(), of_one.clone(), of_two.clone()]);
     step(&[
