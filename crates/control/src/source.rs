@@ -21,7 +21,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
-use kept::{EndpointSlice, Pod};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -147,13 +146,13 @@ impl<T> Sourced<T> {
 
 /// One row of the table of kinds makes a variant of [`Object`], a list of [`Inventory`] and a line of the parser.
 macro_rules! kinds {
-    ($($kind:literal, $group:literal, [$($version:literal),+], $variant:ident, $published:ty, $list:ident, $namespaced:literal;)+) => {
+    ($($kind:literal, $group:literal, [$($version:literal),+], $variant:ident, $kept:ty, $published:ty, $list:ident, $namespaced:literal;)+) => {
         /// An object of a kind that is used.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Object {
             $(
                 #[doc = concat!("A `", $kind, "`.")]
-                $variant(Arc<$variant>),
+                $variant(Arc<$kept>),
             )+
         }
 
@@ -162,7 +161,7 @@ macro_rules! kinds {
         pub struct Inventory {
             $(
                 #[doc = concat!("Objects of kind `", $kind, "`, by namespace and name.")]
-                pub $list: Arc<Vec<Sourced<$variant>>>,
+                pub $list: Arc<Vec<Sourced<$kept>>>,
             )+
             /// What was wrong with the manifests.
             pub problems: Vec<Problem>,
@@ -216,7 +215,7 @@ macro_rules! kinds {
             pub(crate) fn retain(&mut self, kind: &str, keys: &HashSet<Key>) -> bool {
                 match kind {
                     $($kind => {
-                        let stays = |sourced: &Sourced<$variant>| keys.contains(&sourced.key);
+                        let stays = |sourced: &Sourced<$kept>| keys.contains(&sourced.key);
                         if self.$list.iter().all(stays) {
                             return false;
                         }
@@ -272,7 +271,7 @@ macro_rules! kinds {
                 deserializer: D,
             ) -> Result<Self, D::Error> {
                 match kind {
-                    $($kind => <$variant as serde::Deserialize>::deserialize(deserializer)
+                    $($kind => <$kept as serde::Deserialize>::deserialize(deserializer)
                         .map(|object| Self::$variant(Arc::new(object))),)+
                     _ => Err(serde::de::Error::custom("a kind that is not used")),
                 }
@@ -281,16 +280,17 @@ macro_rules! kinds {
     };
 }
 
+// Of a kind its variant, what is kept of an object, the published type, and its list.
 kinds! {
-    "Namespace", "", ["v1"], Namespace, Namespace, namespaces, false;
-    "ServiceAccount", "", ["v1"], ServiceAccount, ServiceAccount, service_accounts, true;
-    "Pod", "", ["v1"], Pod, core::v1::Pod, pods, true;
-    "Deployment", "apps", ["v1"], Deployment, Deployment, deployments, true;
-    "Job", "batch", ["v1"], Job, Job, jobs, true;
-    "Service", "", ["v1"], Service, Service, services, true;
-    "EndpointSlice", "discovery.k8s.io", ["v1"], EndpointSlice, discovery::v1::EndpointSlice, endpoint_slices, true;
-    "ConfigMap", "", ["v1"], ConfigMap, ConfigMap, config_maps, true;
-    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, HttpRoute, http_routes, true;
-    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, GrpcRoute, grpc_routes, true;
-    "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, reference_grants, true;
+    "Namespace", "", ["v1"], Namespace, Namespace, Namespace, namespaces, false;
+    "ServiceAccount", "", ["v1"], ServiceAccount, kept::Nothing, ServiceAccount, service_accounts, true;
+    "Pod", "", ["v1"], Pod, kept::Pod, core::v1::Pod, pods, true;
+    "Deployment", "apps", ["v1"], Deployment, kept::Nothing, Deployment, deployments, true;
+    "Job", "batch", ["v1"], Job, kept::Nothing, Job, jobs, true;
+    "Service", "", ["v1"], Service, Service, Service, services, true;
+    "EndpointSlice", "discovery.k8s.io", ["v1"], EndpointSlice, kept::EndpointSlice, discovery::v1::EndpointSlice, endpoint_slices, true;
+    "ConfigMap", "", ["v1"], ConfigMap, kept::Nothing, ConfigMap, config_maps, true;
+    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, HttpRoute, HttpRoute, http_routes, true;
+    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, GrpcRoute, GrpcRoute, grpc_routes, true;
+    "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
 }

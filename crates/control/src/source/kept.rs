@@ -2,12 +2,17 @@
 //!
 //! The published type of a pod takes kilobytes whatever is in it, and reading it from JSON several times as long as passing over what
 //! nobody needs. Names and shape are the published ones; fields that mean one thing here are that thing already. Whether a manifest is
-//! right is not known here: the directory source holds it against the published type first. All other kinds are kept in that.
+//! right is not known here: the directory source holds it against the published type first. Kinds that are few are kept in that, and of
+//! kinds of which nothing is read, nothing is.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+
+/// Nothing but that it is there, which its key says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Nothing {}
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

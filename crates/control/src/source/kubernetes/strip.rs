@@ -3,7 +3,7 @@
 use crate::source::Object;
 use crate::source::kept::is_of_a_mesh;
 use gateway_api::referencegrants::ReferenceGrant;
-use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount, ServiceSpec};
+use k8s_openapi::api::core::v1::{Namespace, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ pub(super) fn strip(object: Object) -> Object {
             let metadata = metadata(take(namespace).metadata);
             Object::Namespace(Arc::new(Namespace { metadata, ..Namespace::default() }))
         }
-        Object::ServiceAccount(_) => Object::ServiceAccount(Arc::new(ServiceAccount::default())),
         Object::Service(service) => Object::Service(Arc::new(self::service(take(service)))),
         Object::HttpRoute(route) => {
             let mut route = take(route);
