@@ -61,8 +61,8 @@ pub const FOLLOWED_QUIET_MAX: Duration = Duration::from_secs(15);
 /// The API server ends each such watch after this; the next one goes on where it ended.
 pub const FOLLOWED_WATCH_SECONDS: u32 = 240;
 
-/// Objects in one page of a list from the API server.
-pub const LIST_PAGE_OBJECTS: u32 = 500;
+/// Objects in one page of a list from the API server, to which a page costs most of a second whatever is in it.
+pub const LIST_PAGE_OBJECTS: u32 = 2_000;
 /// A page, or a line of a watch, larger than this is not read; etcd's own limit for one object is 1.5 MiB.
 pub const CLUSTER_BODY_BYTES_MAX: usize = 64 << 20;
 /// Events of the API server that wait to be taken in; beyond it the watches wait.

@@ -11,7 +11,7 @@ use crate::limit::{
     CLUSTER_BODY_BYTES_MAX, CLUSTER_WAIT_MAX, KIND_ABSENT_INTERVAL, LIST_PAGE_OBJECTS, WATCH_LIFE,
     WATCH_SILENCE_MAX,
 };
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::Client;
 use kube::client::Body;
 use leno_runtime::backoff::Backoff;
@@ -166,12 +166,20 @@ impl Watching {
     /// All objects, page by page; answers the version of the list.
     async fn list(&self) -> Result<String, Stopped> {
         let (mut objects, mut next) = (Vec::new(), String::new());
+        let mut page_objects = LIST_PAGE_OBJECTS;
         loop {
-            let uri = format!("{}?limit={LIST_PAGE_OBJECTS}&continue={next}", self.path());
+            let uri = format!("{}?limit={page_objects}&continue={next}", self.path());
             let body = self.ask(uri).await?;
             let whole = Limited::new(body, CLUSTER_BODY_BYTES_MAX).collect();
-            let whole = timeout(CLUSTER_WAIT_MAX, whole).await.map_err(|_| late())?;
-            let whole = whole.map_err(|error| Stopped::Failed(error.to_string()))?.to_bytes();
+            let whole = match timeout(CLUSTER_WAIT_MAX, whole).await.map_err(|_| late())? {
+                Ok(whole) => whole.to_bytes(),
+                // Objects may be of any size, and fewer of them fit.
+                Err(error) if error.is::<LengthLimitError>() && page_objects > 1 => {
+                    page_objects = (page_objects / 4).max(1);
+                    continue;
+                }
+                Err(error) => return Err(Stopped::Failed(error.to_string())),
+            };
             let Page { objects: more, nameless, version, next: following } =
                 page(self.kind, &whole).map_err(Stopped::Failed)?;
             self.figures.heard(self.kind, SystemTime::now());
@@ -272,4 +280,60 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use serde_json::json;
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::task::{Context, Poll};
+    use tower_service::Service;
+
+    /// An API server with two objects, each as large as half of what is read at once: two of them in one page are too much.
+    #[derive(Clone)]
+    struct LargeObjects;
+
+    impl Service<http::Request<Body>> for LargeObjects {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+            let query = request.uri().query().unwrap_or_default();
+            let item = |name: &str| json!({"metadata": {"name": name, "namespace": "shop"}});
+            let list = |names: &[&str], next: &str| {
+                let items: Vec<_> = names.iter().map(|name| item(name)).collect();
+                json!({"metadata": {"resourceVersion": "7", "continue": next}, "items": items})
+            };
+            let (list, objects) = match query.split_once("&continue=") {
+                Some(("limit=1", "")) => (list(&["a"], "b"), 1),
+                Some(("limit=1", "b")) => (list(&["b"], ""), 1),
+                _ => (list(&["a", "b"], ""), 2),
+            };
+            let mut text = list.to_string();
+            let bytes = objects * (CLUSTER_BODY_BYTES_MAX / 2 + 1);
+            text.push_str(&" ".repeat(bytes - text.len()));
+            ready(Ok(http::Response::new(Body::from(Bytes::from(text)))))
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_become_smaller_until_they_can_be_read() {
+        let (out, mut events) = mpsc::channel(1);
+        let client = Client::new(LargeObjects, "default");
+        let watching = Watching::new(client, ("Pod", "pods"), out, Arc::default());
+        assert_eq!(watching.list().await.unwrap(), "7");
+        let Some(Event::Listed { objects, .. }) = events.recv().await else {
+            panic!("a list is told")
+        };
+        let names: Vec<_> = objects.iter().map(|object| object.key.name.to_string()).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
 }
