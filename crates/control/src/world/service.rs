@@ -365,7 +365,10 @@ impl Wanted<'_> {
             _ if self.publish_not_ready => Some(Fitness::Ready),
             (true, false) => Some(Fitness::Ready),
             (true, true) => Some(Fitness::Draining),
-            (false, false) if pod.is_some_and(|pod| pod.unheard) => Some(Fitness::Unheard),
+            // A pod that calls itself ready is one whose own news, or its slice's, is late, as when watches have just broken.
+            (false, false) if pod.is_some_and(|pod| pod.unheard || pod.ready) => {
+                Some(Fitness::Unheard)
+            }
             (false, _) => None,
         }
     }

@@ -82,10 +82,12 @@ fn a_service_falls_back_on_what_may_still_serve() {
                 "{name: leaving,",
                 "{name: leaving, deletionTimestamp: \"2026-01-01T00:00:00Z\",",
             ),
+            pod("a", "late", "10.1.0.5", "", true),
             slice("a", "web", endpoints),
         ];
         check_endpoints(&world(&text.concat()), "web.a.svc.cluster.local:80", Some(expected));
     };
+    let late = ("10.1.0.5", "late", "ready: false, serving: false");
     let lost = ("10.1.0.1", "lost", "ready: false, serving: false");
     let gated = ("10.1.0.2", "gated", "ready: false, serving: false");
     let failing = ("10.1.0.3", "failing", "ready: false, serving: false");
@@ -98,6 +100,8 @@ fn a_service_falls_back_on_what_may_still_serve() {
     check(&[lost, gated, failing, draining], &["10.1.0.4:8080 a/leaving"]);
     check(&[lost, leaving], &["10.1.0.4:8080 a/leaving"]);
     check(&[lost, gated, failing, dying], &["10.1.0.1:8080 a/lost"]);
+    check(&[gated, late], &["10.1.0.5:8080 a/late"]);
+    check(&[late, draining], &["10.1.0.4:8080 a/leaving"]);
     check(&[gated, failing, dying], &[]);
 }
 
