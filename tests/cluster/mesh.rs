@@ -16,10 +16,7 @@ fn two_workers_talk_with_mutual_tls() {
     assert_eq!(outcome.workers["web"], 250, "{:?}", outcome.workers);
     let mut seen = 0.0;
     for pod in place.pods("app=web") {
-        let metrics = proxy::metrics(&place, &pod).expect("metrics");
-        let client = proxy::identity(&place, "load");
-        let labels = [("direction", "inbound"), ("tls", "true"), ("client_id", client.as_str())];
-        seen += metrics.sum("response_total", &labels);
+        seen += proxy::from_load(&place, &pod);
     }
     assert!((seen - 250.0).abs() < 0.5, "{seen} requests with the right identity");
 }

@@ -46,10 +46,7 @@ fn place_with_web(name: &str) -> Place {
 /// Requests that the only pod of a worker has had from `client`, with its identity.
 fn seen_from_client(place: &Place, worker: &str) -> f64 {
     let pod = place.pods(&format!("app={worker}")).remove(0);
-    let metrics = proxy::metrics(place, &pod).expect("metrics");
-    let client = proxy::identity(place, "client");
-    let labels = [("direction", "inbound"), ("tls", "true"), ("client_id", client.as_str())];
-    metrics.sum("response_total", &labels)
+    proxy::from(place, &pod, "client")
 }
 
 #[test]

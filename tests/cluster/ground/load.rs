@@ -125,20 +125,24 @@ pub(crate) fn asked(place: &Place, urls: &[&str], requests: u32, flags: &[&str])
     pod["spec"]["containers"] = urls.iter().enumerate().map(container).collect();
     place.apply(&[account(name), pod]);
     place.ended(name, END_WAIT);
-    let summary = |number: usize| {
+    let counted = |number: usize| {
         let words = ["logs", name, "-c", &format!("client-{number}")];
         let log = place.kubectl(&words).expect("a log");
-        let line = log.lines().rev().find(|line| line.starts_with('{'));
-        serde_json::from_str(line.unwrap_or_else(|| panic!("no summary: {log}"))).expect("JSON")
+        summary(&log).unwrap_or_else(|error| panic!("{error:#}: {log}"))
     };
-    let summaries = (0..urls.len()).map(summary).collect();
+    let summaries = (0..urls.len()).map(counted).collect();
     place.kubectl(&["delete", "pod", name, "--wait"]).expect("the pod is removed");
     summaries
 }
 
-fn read(log: &str) -> Result<Outcome> {
+/// What a client prints at its end.
+fn summary(log: &str) -> Result<Value> {
     let line = log.lines().rev().find(|line| line.starts_with('{')).context("no line of JSON")?;
-    let value: Value = serde_json::from_str(line)?;
+    Ok(serde_json::from_str(line)?)
+}
+
+fn read(log: &str) -> Result<Outcome> {
+    let value = summary(log)?;
     let whole = |name: &str| value[name].as_u64().with_context(|| name.to_owned());
     let real = |name: &str| value[name].as_f64().with_context(|| name.to_owned());
     Ok(Outcome {

@@ -29,7 +29,12 @@ pub(crate) fn is_in(pod: &Value) -> bool {
 
 /// Requests of the load that a pod has had, with mutual TLS.
 pub(crate) fn from_load(place: &Place, pod: &str) -> f64 {
-    let client = identity(place, "load");
+    from(place, pod, "load")
+}
+
+/// Requests of an account of this place that a pod has had, with mutual TLS.
+pub(crate) fn from(place: &Place, pod: &str, account: &str) -> f64 {
+    let client = identity(place, account);
     let labels = [("direction", "inbound"), ("tls", "true"), ("client_id", client.as_str())];
     metrics(place, pod).expect("metrics").sum("response_total", &labels)
 }

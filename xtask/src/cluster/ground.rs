@@ -104,6 +104,11 @@ impl Ground {
     /// # Errors
     /// When something of it is left.
     pub(crate) fn end(mut self) -> Result<()> {
+        self.stop()
+    }
+
+    /// Once: whoever comes second finds nothing to stop.
+    fn stop(&mut self) -> Result<()> {
         match self.booted_by.take() {
             Some(recipe) => command::step(&mut Command::new(recipe.join("down.sh"))),
             None => Ok(()),
@@ -113,9 +118,7 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        if let Some(recipe) = self.booted_by.take()
-            && let Err(error) = command::step(&mut Command::new(recipe.join("down.sh")))
-        {
+        if let Err(error) = self.stop() {
             eprintln!("{error:#}");
         }
     }
