@@ -21,7 +21,12 @@ use std::time::Instant;
 const EVERYTHING: [&str; 3] = ["--locked", "--workspace", "--all-features"];
 /// Kinds that belong to no namespace, and what a mesh or a test might leave of them.
 const KINDS: &str = "namespaces,nodes,clusterroles,clusterrolebindings,customresourcedefinitions,\
-    mutatingwebhookconfigurations,validatingwebhookconfigurations,persistentvolumes";
+    mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,\
+    validatingadmissionpolicybindings,persistentvolumes";
+/// The same of those in namespaces. (Leases come and go with API servers.)
+const KINDS_IN_NAMESPACES: &str = "configmaps,secrets,serviceaccounts,roles,rolebindings";
+/// A namespace of the mesh that outlives it, as those of its users do.
+const KEPT: &str = "leno-test-kept";
 /// Gateway API whose routes are tried.
 const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.6.3";
 
@@ -50,6 +55,7 @@ pub(crate) fn on_a_cluster(
     setup::test()?;
     let leno = build()?;
     let ground = Ground::find()?;
+    kept(&ground)?;
     images::run(&["--profile", "cluster"])?;
     let archives = command::target_directory()?.join("images");
     more(&archives)?;
@@ -57,9 +63,11 @@ pub(crate) fn on_a_cluster(
     let before = objects(&ground)?;
     let worked = installed(&ground, &leno, || work(&ground));
     let after = objects(&ground);
+    let without = command::step(&mut ground.kubectl(&["delete", "namespace", KEPT]));
     worked?;
     let left: Vec<String> = after?.into_iter().filter(|object| !before.contains(object)).collect();
     ensure!(left.is_empty(), "left behind: {}", left.join(", "));
+    without?;
     ground.end()?;
     eprintln!("\nAll is well on the cluster, after {:.0} s.", began.elapsed().as_secs_f64());
     Ok(())
@@ -125,7 +133,23 @@ fn fed(program: &mut Command, input: &str) -> Result<()> {
     Ok(())
 }
 
+/// A namespace whose pods would be in the mesh.
+fn kept(ground: &Ground) -> Result<()> {
+    let namespace = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": KEPT, "labels": {"leno.dev/inject": "enabled"}},
+    });
+    fed(&mut ground.kubectl(&["apply", "-f", "-"]), &namespace.to_string())
+}
+
 fn objects(ground: &Ground) -> Result<Vec<String>> {
-    let text = command::output(&mut ground.kubectl(&["get", KINDS, "-o", "name"]))?;
-    Ok(text.lines().map(str::to_owned).collect())
+    let columns = "custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name";
+    let said = |words: &[&str]| {
+        let words = [&["get", "--no-headers", "-o", columns], words].concat();
+        command::output(&mut ground.kubectl(&words))
+    };
+    let text = said(&[KINDS])? + &said(&["-A", KINDS_IN_NAMESPACES])?;
+    let one = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    Ok(text.lines().map(one).collect())
 }

@@ -9,9 +9,12 @@ mod home;
 mod output;
 
 use clap::Parser;
+use nix::sys::signal::SigSet;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Signals that our parent has blocked would be blocked for us and for everything that we start: Ctrl-C would be waited for in vain.
+    let _as_it_was = SigSet::all().thread_unblock();
     // The stages between `leno up` and a pod's programs are this program too; they come before anything else.
     let arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();

@@ -428,6 +428,10 @@ fn a_mesh_below_a_closed_directory() {
         .expect("the JSON that docs/cli.md promises");
     assert_eq!(pods[0]["ready"], true, "{pods:#}");
     assert!(pods[0]["proxy"]["pid"].is_u64(), "{pods:#}");
+    // What a killed proxy goes on with, also while there is no control plane: all that it has ever asked about.
+    leno(&["exec", "one", "--", "sh", "-c", "curl -s -m 3 http://10.244.0.77/; true"]);
+    let snapshot = mesh.state().join("pods/default_one/proxy/state/discovery");
+    mesh.until("a snapshot", |_| snapshot.exists());
     leno(&["down"]);
     assert_eq!(mesh.before, Machine::now());
 }

@@ -21,6 +21,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
+use serde::Deserializer;
+use serde::de::Error as _;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -254,24 +256,24 @@ macro_rules! kinds {
             pub(crate) const KINDS: &[(&str, &str, &[&str], bool)] =
                 &[$(($kind, $group, &[$($version),+], $namespaced)),+];
 
-            /// Reads an object of a kind in [`Self::KINDS`] as its published type, to see what is wrong with it.
-            pub(crate) fn check<'de, D: serde::Deserializer<'de>>(
+            /// Holds an object against the published type of a kind in [`Self::KINDS`].
+            fn check_erased(
                 kind: &str,
-                deserializer: D,
-            ) -> Result<(), D::Error> {
+                deserializer: &mut dyn erased_serde::Deserializer<'_>,
+            ) -> Result<(), erased_serde::Error> {
                 match kind {
-                    $($kind => <$published as serde::Deserialize>::deserialize(deserializer).map(drop),)+
+                    $($kind => erased_serde::deserialize::<$published>(deserializer).map(drop),)+
                     _ => Err(serde::de::Error::custom("a kind that is not used")),
                 }
             }
 
-            /// Reads an object of a kind in [`Self::KINDS`].
-            pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
+            /// Reads what is kept of an object of a kind in [`Self::KINDS`].
+            fn read_erased(
                 kind: &str,
-                deserializer: D,
-            ) -> Result<Self, D::Error> {
+                deserializer: &mut dyn erased_serde::Deserializer<'_>,
+            ) -> Result<Self, erased_serde::Error> {
                 match kind {
-                    $($kind => <$kept as serde::Deserialize>::deserialize(deserializer)
+                    $($kind => erased_serde::deserialize::<$kept>(deserializer)
                         .map(|object| Self::$variant(Arc::new(object))),)+
                     _ => Err(serde::de::Error::custom("a kind that is not used")),
                 }
@@ -293,4 +295,25 @@ kinds! {
     "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, HttpRoute, HttpRoute, http_routes, true;
     "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, GrpcRoute, GrpcRoute, grpc_routes, true;
     "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
+}
+
+/// Kubernetes' types are much code for each deserializer that they are read from, so there is one, behind which are all.
+impl Object {
+    /// Reads an object of a kind in [`Self::KINDS`] as its published type, to see what is wrong with it.
+    pub(crate) fn check<'de, D: Deserializer<'de>>(
+        kind: &str,
+        deserializer: D,
+    ) -> Result<(), D::Error> {
+        Self::check_erased(kind, &mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer))
+            .map_err(D::Error::custom)
+    }
+
+    /// Reads an object of a kind in [`Self::KINDS`].
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        kind: &str,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        Self::read_erased(kind, &mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer))
+            .map_err(D::Error::custom)
+    }
 }

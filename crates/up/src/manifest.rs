@@ -262,7 +262,11 @@ impl Reading<'_> {
         let mut unknown = Vec::new();
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
-        let read = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
+        let mut note = |path: serde_ignored::Path<'_>| unknown.push(path.to_string());
+        // Kubernetes' types are much code for each deserializer that they are read from.
+        let one = serde_ignored::Deserializer::new(tracked, &mut note);
+        let read =
+            erased_serde::deserialize::<T>(&mut <dyn erased_serde::Deserializer<'_>>::erase(one));
         let unknown: Vec<String> = unknown.iter().map(|path| dotted(path)).collect();
         for field in &unknown {
             self.problem(field, "unknown field", true);

@@ -204,11 +204,14 @@ impl Document<'_> {
 
     fn mistake(&self, object: &str, field: &str, error: &serde_saphyr::Error) -> Problem {
         let error = error.without_snippet();
-        let line = error.location().map(|at: Location| at.line());
-        // The library appends the place in words; ours is in `origin`, counted in the file and not in the document.
+        // The library appends the place in words; ours is in `origin`, counted in the file and not in the document. Of several the first is
+        // where it is wrong, the others are what that is part of.
         let message = error.to_string();
         let message = message.lines().next().unwrap_or_default();
-        let message = message.split(" at line ").next().unwrap_or(message);
+        let (message, place) = message.split_once(" at line ").unwrap_or((message, ""));
+        let digits = place.split(|c: char| !c.is_ascii_digit()).next();
+        let line = digits.and_then(|line| line.parse().ok());
+        let line = line.or_else(|| error.location().map(|at: Location| at.line()));
         self.problem(object, if field == "." { "" } else { field }, message, line)
     }
 

@@ -12,7 +12,7 @@ use crate::probe::{Question, Timing};
 use crate::state::write_whole;
 use leno_runtime::tasks;
 use std::io;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -47,6 +47,7 @@ pub async fn start(
         copy_trust_anchors(run)?;
     }
     let mut environment = environment(run, &token);
+    environment.push(("LENO_PROXY_STATE_DIR".to_owned(), snapshots(&directory)?));
     capture(run, &environment).await?;
     let (command, user) = match &run.home.sidecar {
         None => (vec![run.home.proxy.display().to_string()], USER),
@@ -83,6 +84,18 @@ pub async fn start(
     let kept = tasks::spawn("proxy", process::keep(Arc::clone(run), proxy, stopped));
     process::until_started(run, NAME, end).await;
     Ok(kept)
+}
+
+/// Where the proxy keeps what it was told, for when it is killed while there is no control plane. Of this pod alone: one of the same name may
+/// have been here before.
+fn snapshots(directory: &Path) -> io::Result<String> {
+    let snapshots = directory.join("state");
+    match std::fs::remove_dir_all(&snapshots) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => std::fs::DirBuilder::new().mode(0o700).create(&snapshots)?,
+    }
+    chown(&snapshots, Some(USER), Some(USER))?;
+    Ok(snapshots.display().to_string())
 }
 
 /// The environment of both `leno-proxy` and `leno-proxy capture`.
