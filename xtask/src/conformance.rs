@@ -1,8 +1,8 @@
 //! `cargo xtask conformance`: the Gateway API's own suite for meshes, on the cluster that [`crate::cluster`] finds or boots; its report goes to
 //! `docs/conformance/`. `make conformance` is this.
 //!
-//! Suite and definitions are of one version, which `tests/conformance/go.mod` names. The server that its manifests ask for is an image whose module is
-//! not published; `tests/conformance/echo` stands in for it, and speaks the same lines.
+//! Suite and definitions are of one version, which `tests/conformance/go.mod` names. The image that its manifests ask for holds Istio's echo server and
+//! client, of which `tests/conformance/echo/go.mod` names the version.
 
 use crate::cluster;
 use crate::command;
@@ -20,6 +20,9 @@ const FEATURES: &str = "Mesh,HTTPRouteResponseHeaderModification,HTTPRouteParent
     MeshHTTPRouteRewritePath,MeshHTTPRouteRedirectPath,MeshHTTPRouteRedirectPort,MeshHTTPRouteSchemeRedirect,\
     MeshHTTPRouteBackendRequestHeaderModification,GRPCRoute,HTTPRoute";
 const MODULE: &str = "tests/conformance";
+const ECHO_MODULE: &str = "tests/conformance/echo";
+const CERTIFY: &str = "src/crypto/tls/generate_cert.go";
+const ECHO_COMMANDS: &str = "istio.io/istio/pkg/test/echo/cmd";
 
 /// Runs the suite; words are further flags of it.
 ///
@@ -47,25 +50,33 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     )
 }
 
-/// The stand-in, under the name that the manifests ask for.
+/// Istio's server and client with a certificate, under the name that the manifests ask for.
 fn echo(archive: &Path) -> Result<()> {
-    let program = command::target_directory()?.join("echo-advanced");
+    let out = command::target_directory()?.join("echo-advanced");
+    fs::create_dir_all(&out)?;
     let mut build = Command::new("go");
-    build.current_dir(MODULE).envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")]);
-    build.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]);
-    command::step(build.arg(&program).arg("./echo"))?;
-    let bytes = fs::read(&program)?;
+    build.current_dir(ECHO_MODULE).envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")]);
+    build.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(&out);
+    command::step(
+        build.args(["server", "client"].map(|program| format!("{ECHO_COMMANDS}/{program}"))),
+    )?;
+    // Go brings a program that makes certificates, which needs no module.
+    let root = command::output(Command::new("go").args(["env", "GOROOT"]))?;
+    let mut certify = Command::new("go");
+    certify.current_dir(&out).arg("run").arg(Path::new(root.trim()).join(CERTIFY));
+    command::step(certify.args(["--host=echo", "--ecdsa-curve=P256"]))?;
     let image = Image {
         names: vec![ECHO.to_owned()],
         title: "echo-advanced".to_owned(),
-        description: "Stands in for the server of the Gateway API's suite".to_owned(),
+        description: "Server and client of the Gateway API's suite".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        entry_point: "/usr/local/bin/echo".to_owned(),
-        user: 65532,
-        // What it is called says what it does.
+        entry_point: "/usr/local/bin/server".to_owned(),
+        user: 1338,
         files: vec![
-            ("usr/local/bin/echo".to_owned(), bytes.clone()),
-            ("usr/local/bin/client".to_owned(), bytes),
+            ("usr/local/bin/server".to_owned(), fs::read(out.join("server"))?),
+            ("usr/local/bin/client".to_owned(), fs::read(out.join("client"))?),
+            ("cert.crt".to_owned(), fs::read(out.join("cert.pem"))?),
+            ("cert.key".to_owned(), fs::read(out.join("key.pem"))?),
         ],
     };
     images::store(&image, archive)

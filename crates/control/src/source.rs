@@ -21,8 +21,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
-use serde::Deserializer;
+use leno_inject::typed::{self, Mistake, Typed};
+use parse::NOT_USED;
 use serde::de::Error as _;
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -256,27 +258,30 @@ macro_rules! kinds {
             pub(crate) const KINDS: &[(&str, &str, &[&str], bool)] =
                 &[$(($kind, $group, &[$($version),+], $namespaced)),+];
 
-            /// Holds an object against the published type of a kind in [`Self::KINDS`].
-            fn check_erased(
-                kind: &str,
-                deserializer: &mut dyn erased_serde::Deserializer<'_>,
-            ) -> Result<(), erased_serde::Error> {
+            /// Holds an object against the published type of a kind in [`Self::KINDS`]: what is wrong with it, and fields that the
+            /// type does not have, both dotted.
+            pub(crate) fn check(kind: &str, value: &Value) -> (Result<(), Mistake>, Vec<String>) {
                 match kind {
-                    $($kind => erased_serde::deserialize::<$published>(deserializer).map(drop),)+
-                    _ => Err(serde::de::Error::custom("a kind that is not used")),
+                    $($kind => {
+                        let Typed { object, unknown } = typed::read::<$published>(value);
+                        (object.map(drop), unknown)
+                    })+
+                    _ => (Err(Mistake { field: "kind".to_owned(), message: NOT_USED.to_owned() }), Vec::new()),
                 }
             }
 
-            /// Reads what is kept of an object of a kind in [`Self::KINDS`].
-            fn read_erased(
-                kind: &str,
-                deserializer: &mut dyn erased_serde::Deserializer<'_>,
-            ) -> Result<Self, erased_serde::Error> {
-                match kind {
-                    $($kind => erased_serde::deserialize::<$kept>(deserializer)
+            /// Reads the JSON of an object of a kind in [`Self::KINDS`], or says what is wrong with it.
+            pub(crate) fn read(kind: &str, json: &str) -> Result<Self, String> {
+                let read = match kind {
+                    $($kind => serde_json::from_str::<$kept>(json)
                         .map(|object| Self::$variant(Arc::new(object))),)+
-                    _ => Err(serde::de::Error::custom("a kind that is not used")),
-                }
+                    _ => Err(serde_json::Error::custom(NOT_USED)),
+                };
+                // A line and column of JSON that a machine wrote tell an operator nothing.
+                read.map_err(|error| {
+                    let message = error.to_string();
+                    message.split(" at line ").next().unwrap_or(&message).to_owned()
+                })
             }
         }
     };
@@ -295,25 +300,4 @@ kinds! {
     "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, HttpRoute, HttpRoute, http_routes, true;
     "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, GrpcRoute, GrpcRoute, grpc_routes, true;
     "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
-}
-
-/// Kubernetes' types are much code for each deserializer that they are read from, so there is one, behind which are all.
-impl Object {
-    /// Reads an object of a kind in [`Self::KINDS`] as its published type, to see what is wrong with it.
-    pub(crate) fn check<'de, D: Deserializer<'de>>(
-        kind: &str,
-        deserializer: D,
-    ) -> Result<(), D::Error> {
-        Self::check_erased(kind, &mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer))
-            .map_err(D::Error::custom)
-    }
-
-    /// Reads an object of a kind in [`Self::KINDS`].
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        kind: &str,
-        deserializer: D,
-    ) -> Result<Self, D::Error> {
-        Self::read_erased(kind, &mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer))
-            .map_err(D::Error::custom)
-    }
 }

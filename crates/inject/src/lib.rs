@@ -17,6 +17,7 @@ pub mod pod;
 pub mod review;
 pub mod scope;
 pub mod text;
+pub mod typed;
 pub mod uninject;
 pub mod workload;
 

@@ -5,10 +5,12 @@
 //! anew in its own order, without comments.
 
 mod edit;
+mod line;
 mod node;
 mod write;
 
 use crate::patch::{Operation, apply};
+pub use line::line_of;
 use serde_json::Value;
 
 /// A piece of a file: a document, with what stands before it.

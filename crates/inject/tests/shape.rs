@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use leno_inject::file::{Namespaces, inject_file};
+use leno_inject::typed::{self, Typed};
 use leno_inject::{Mesh, text, workload};
 
 #[test]
@@ -13,15 +14,13 @@ fn every_field_is_known_to_kubernetes() {
         let object = text::read(document.text).unwrap();
         for place in workload::places(&object) {
             let Some(pod) = place.pointer.and_then(|at| object.pointer(&at)) else { continue };
-            let mut unknown = Vec::new();
-            let read: PodTemplateSpec =
-                serde_ignored::deserialize(pod, |path| unknown.push(path.to_string())).unwrap();
+            let Typed { object, unknown } = typed::read::<PodTemplateSpec>(pod);
             let unknown: Vec<String> = unknown
                 .into_iter()
                 .filter(|field| field != "apiVersion" && field != "kind")
                 .collect();
             assert!(unknown.is_empty(), "{}: {unknown:?}", place.shown);
-            let spec = read.spec.unwrap();
+            let spec = object.unwrap().spec.unwrap();
             let written = serde_json::to_value(&spec).unwrap();
             let Some([init, proxy, ..]) = spec.init_containers.as_deref() else { continue };
             if proxy.name != "leno-proxy" {

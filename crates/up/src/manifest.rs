@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use leno_inject::typed::{self, Typed};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -259,15 +260,7 @@ impl Reading<'_> {
 
     /// The published type, with every field that is unknown to it or unused by us reported.
     fn typed<T: DeserializeOwned>(&mut self, value: &Value, supported: &[&str]) -> Option<T> {
-        let mut unknown = Vec::new();
-        let mut track = serde_path_to_error::Track::new();
-        let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
-        let mut note = |path: serde_ignored::Path<'_>| unknown.push(path.to_string());
-        // Kubernetes' types are much code for each deserializer that they are read from.
-        let one = serde_ignored::Deserializer::new(tracked, &mut note);
-        let read =
-            erased_serde::deserialize::<T>(&mut <dyn erased_serde::Deserializer<'_>>::erase(one));
-        let unknown: Vec<String> = unknown.iter().map(|path| dotted(path)).collect();
+        let Typed { object, unknown } = typed::read::<T>(value);
         for field in &unknown {
             self.problem(field, "unknown field", true);
         }
@@ -279,14 +272,7 @@ impl Reading<'_> {
         if let Some(field) = supported::first_image(value) {
             self.problem(&field, IMAGE_NOTE, false);
         }
-        match read {
-            Ok(object) => Some(object),
-            Err(error) => {
-                let path = dotted(&track.path().to_string());
-                self.problem(&path, &error.to_string(), true);
-                None
-            }
-        }
+        object.map_err(|wrong| self.problem(&wrong.field, &wrong.message, true)).ok()
     }
 
     fn problem(&mut self, field: &str, message: &str, refused: bool) {
@@ -299,14 +285,6 @@ impl Reading<'_> {
             refused,
         });
     }
-}
-
-/// `spec.?.containers.0.x` and `spec.containers[0].x` both to `spec.containers.0.x`.
-fn dotted(path: &str) -> String {
-    let path = path.replace('[', ".").replace(']', "");
-    let parts: Vec<&str> =
-        path.split('.').filter(|part| !part.is_empty() && *part != "?").collect();
-    parts.join(".")
 }
 
 /// Namespace and name of an object; `default` where none is given.

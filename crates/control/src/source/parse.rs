@@ -3,7 +3,10 @@
 //! Documents are cut apart before they are parsed, so that a mistake in one does not take the others with it.
 
 use super::{Key, Object, Origin, Problem, Sourced};
+use leno_inject::text;
+use leno_inject::typed::{self, Mistake};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_saphyr::Location;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,13 +36,6 @@ struct Header {
 struct Metadata {
     name: Option<String>,
     namespace: Option<String>,
-}
-
-/// `items` of a `kind: List`; each is read again in its own type.
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<serde_json::Value>,
 }
 
 /// One document while it is read.
@@ -95,34 +91,54 @@ impl Document<'_> {
     }
 
     fn read(&self, manifest: &mut Manifest) {
-        let header: Header = match serde_saphyr::from_str(self.text) {
-            Ok(header) => header,
+        let value: Value = match serde_saphyr::from_str(self.text) {
+            Ok(value) => value,
             Err(error) => {
                 manifest.broken = true;
-                manifest.problems.push(self.mistake("document", "", &error));
-                return;
+                return manifest.problems.push(self.not_yaml(&error));
             }
         };
-        if header.kind.as_deref() == Some("List") {
-            return self.read_list(manifest);
+        if value["kind"] == "List" {
+            let items = value["items"].as_array().into_iter().flatten();
+            items.enumerate().for_each(|(number, item)| self.object(item, Some(number), manifest));
+        } else {
+            self.object(&value, None, manifest);
         }
+    }
+
+    /// The whole document, or an item of its list.
+    fn object(&self, value: &Value, item: Option<usize>, manifest: &mut Manifest) {
+        let within = |field: &str| match (item, field) {
+            (None, field) => field.to_owned(),
+            (Some(number), "") => format!("items.{number}"),
+            (Some(number), field) => format!("items.{number}.{field}"),
+        };
+        if !value.is_object() {
+            manifest.broken = true;
+            return manifest.problems.push(self.problem("document", &within(""), NO_OBJECT));
+        }
+        let header = match typed::read::<Header>(value).object {
+            Ok(header) => header,
+            Err(Mistake { field, message }) => {
+                manifest.broken = true;
+                return manifest.problems.push(self.problem("document", &within(&field), message));
+            }
+        };
         let key = match key_of(&header) {
             Ok(Some(key)) => key,
             Ok(None) => return manifest.problems.push(self.not_used(&header)),
             Err((field, message)) => {
                 manifest.broken = true;
                 let kind = header.kind.as_deref().unwrap_or("document");
-                return manifest.problems.push(self.problem(kind, field, message, None));
+                let object = if item.is_some() { "List" } else { kind };
+                return manifest.problems.push(self.problem(object, &within(field), message));
             }
         };
-        let (mut field, mut unknown) = (String::new(), Vec::new());
-        let read = serde_saphyr::with_deserializer_from_str(self.text, |deserializer| {
-            check_object(key.kind, deserializer, &mut field, &mut unknown)
-        });
-        let read = read.and_then(|()| {
-            serde_saphyr::with_deserializer_from_str(self.text, |deserializer| {
-                Object::deserialize(key.kind, deserializer)
-            })
+        let (checked, unknown) = Object::check(key.kind, value);
+        let read = checked.and_then(|()| {
+            // What is kept of an object is read from JSON alone, as the types are much code.
+            Object::read(key.kind, &value.to_string())
+                .map_err(|message| Mistake { field: String::new(), message })
         });
         match read {
             Ok(object) => manifest.objects.push(Sourced {
@@ -130,63 +146,16 @@ impl Document<'_> {
                 origin: self.origin(self.line),
                 object: Arc::new(object),
             }),
-            Err(error) => {
+            Err(Mistake { field, message }) => {
                 manifest.broken = true;
-                manifest.problems.push(self.mistake(&key.to_string(), &field, &error));
-            }
-        }
-        for field in unknown {
-            let line = self.line_of(&field);
-            let problem = self.problem(&key.to_string(), &field, UNKNOWN_FIELD, line);
-            manifest.problems.push(problem);
-        }
-    }
-
-    fn read_list(&self, manifest: &mut Manifest) {
-        let list: List = match serde_saphyr::from_str(self.text) {
-            Ok(list) => list,
-            Err(error) => {
-                manifest.broken = true;
-                return manifest.problems.push(self.mistake("List", "items", &error));
-            }
-        };
-        for (number, item) in list.items.into_iter().enumerate() {
-            let within = |field: &str| match field {
-                "" | "." => format!("items[{number}]"),
-                field => format!("items[{number}].{field}"),
-            };
-            let header = Header::deserialize(&item).unwrap_or_default();
-            let key = match key_of(&header) {
-                Ok(Some(key)) => key,
-                Ok(None) => {
-                    manifest.problems.push(self.not_used(&header));
-                    continue;
-                }
-                Err((field, message)) => {
-                    manifest.broken = true;
-                    manifest.problems.push(self.problem("List", &within(field), message, None));
-                    continue;
-                }
-            };
-            let (mut field, mut unknown) = (String::new(), Vec::new());
-            let read = check_object(key.kind, &item, &mut field, &mut unknown);
-            match read.and_then(|()| Object::deserialize(key.kind, &item)) {
-                Ok(object) => manifest.objects.push(Sourced {
-                    key: key.clone(),
-                    origin: self.origin(self.line),
-                    object: Arc::new(object),
-                }),
-                Err(error) => {
-                    manifest.broken = true;
-                    let (object, message) = (key.to_string(), error.to_string());
-                    let problem = self.problem(&object, &within(&field), message, None);
-                    manifest.problems.push(problem);
-                }
-            }
-            for field in unknown {
-                let problem = self.problem(&key.to_string(), &within(&field), UNKNOWN_FIELD, None);
+                let problem = self.problem(&key.to_string(), &within(&field), message);
                 manifest.problems.push(problem);
             }
+        }
+        // Types of the Gateway API have them by derivation and do not read them.
+        for field in unknown.iter().filter(|field| *field != "apiVersion" && *field != "kind") {
+            let problem = self.problem(&key.to_string(), &within(field), UNKNOWN_FIELD);
+            manifest.problems.push(problem);
         }
     }
 
@@ -194,88 +163,42 @@ impl Document<'_> {
         let kind = header.kind.as_deref().unwrap_or_default();
         let version = header.api_version.as_deref().unwrap_or_default();
         let name = header.metadata.name.as_deref().unwrap_or_default();
-        self.problem(
-            &format!("{kind} {name}"),
-            "kind",
-            format!("{version} {kind} {NOT_USED}"),
-            None,
-        )
+        self.problem(&format!("{kind} {name}"), "kind", format!("{version} {kind} {NOT_USED}"))
     }
 
-    fn mistake(&self, object: &str, field: &str, error: &serde_saphyr::Error) -> Problem {
+    fn not_yaml(&self, error: &serde_saphyr::Error) -> Problem {
         let error = error.without_snippet();
-        // The library appends the place in words; ours is in `origin`, counted in the file and not in the document. Of several the first is
-        // where it is wrong, the others are what that is part of.
+        let line = error.location().map_or(1, |at: Location| at.line()).max(1);
+        // The library appends the place in words; ours is in `origin`, counted in the file and not in the document.
         let message = error.to_string();
         let message = message.lines().next().unwrap_or_default();
-        let (message, place) = message.split_once(" at line ").unwrap_or((message, ""));
-        let digits = place.split(|c: char| !c.is_ascii_digit()).next();
-        let line = digits.and_then(|line| line.parse().ok());
-        let line = line.or_else(|| error.location().map(|at: Location| at.line()));
-        self.problem(object, if field == "." { "" } else { field }, message, line)
+        let message = message.split(" at line ").next().unwrap_or(message).to_owned();
+        let origin = self.origin(self.line + line - 1).to_string();
+        Problem { object: "document".to_owned(), origin, field: String::new(), message }
     }
 
-    /// `line` counts from 1 within the document.
-    fn problem(
-        &self,
-        object: &str,
-        field: &str,
-        message: impl Into<String>,
-        line: Option<u64>,
-    ) -> Problem {
-        let line = line.map_or(self.line, |line| self.line + line.max(1) - 1);
+    /// About a dotted field.
+    fn problem(&self, object: &str, field: &str, message: impl Into<String>) -> Problem {
+        let line = self.line + text::line_of(self.text, field) as u64;
         Problem {
             object: object.to_owned(),
             origin: self.origin(line).to_string(),
-            field: field.to_owned(),
+            field: readable(field),
             message: message.into(),
         }
     }
-
-    /// The line of an unknown field, where its last key occurs once in the document.
-    fn line_of(&self, field: &str) -> Option<u64> {
-        let key = field.rsplit('.').next()?;
-        let mut lines = self.text.lines().zip(1..).filter(|(line, _)| {
-            let line = line.trim_start().trim_start_matches("- ").trim_start_matches(['"', '\'']);
-            line.strip_prefix(key).is_some_and(|rest| {
-                rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':')
-            })
-        });
-        let (_, line) = lines.next()?;
-        lines.next().is_none().then_some(line)
-    }
 }
 
+const NO_OBJECT: &str = "not an object";
 const UNKNOWN_FIELD: &str = "unknown field; it has no effect";
 /// Part of the message about a kind that is not used; reported once per kind and file.
 pub(super) const NOT_USED: &str = "is not used by the mesh";
 
-/// Holds an object against its published type; `field` says where reading stopped, `unknown` what the type does not have.
-fn check_object<'de, D: serde::Deserializer<'de>>(
-    kind: &str,
-    deserializer: D,
-    field: &mut String,
-    unknown: &mut Vec<String>,
-) -> Result<(), D::Error> {
-    let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
-    let mut note = |path: serde_ignored::Path<'_>| match readable(&path.to_string()) {
-        // Types of the Gateway API have them by derivation and do not read them.
-        field if field == "apiVersion" || field == "kind" => {}
-        field => unknown.push(field),
-    };
-    let checked = Object::check(kind, serde_ignored::Deserializer::new(tracked, &mut note));
-    if checked.is_err() {
-        *field = track.path().to_string();
-    }
-    checked
-}
-
-/// `spec.?.rules.0.matches` of serde_ignored as `spec.rules[0].matches`.
-fn readable(path: &str) -> String {
+/// `spec.rules.0.matches` as `spec.rules[0].matches`.
+pub(super) fn readable(dotted: &str) -> String {
     let mut out = String::new();
-    for part in path.split('.').filter(|part| *part != "?") {
-        if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
+    for part in dotted.split('.').filter(|part| !part.is_empty()) {
+        if part.bytes().all(|b| b.is_ascii_digit()) {
             out.push_str(&format!("[{part}]"));
         } else {
             if !out.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::catalogue::Event;
 use super::strip;
-use crate::source::{Key, Object, Origin};
+use crate::source::{Key, Object, Origin, parse};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -58,27 +58,17 @@ fn which(kind: &'static str, text: &str) -> Result<(Key, Origin), String> {
 /// What is wrong.
 pub fn object(kind: &'static str, text: &str) -> Result<Read, String> {
     let (key, origin) = which(kind, text)?;
-    let object = Object::deserialize(kind, &mut serde_json::Deserializer::from_str(text))
+    let object = Object::read(kind, text)
         .map(strip::strip)
-        .map_err(|error| (wrong_field(kind, text), without_place(&error.to_string())));
+        .map_err(|message| (wrong_field(kind, text), message));
     Ok(Read { key, origin, object })
 }
 
 /// Reads again, more slowly, to find the field where reading stops.
 fn wrong_field(kind: &str, text: &str) -> String {
-    let mut track = serde_path_to_error::Track::new();
-    let mut json = serde_json::Deserializer::from_str(text);
-    let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-    let _ = Object::deserialize(kind, tracked);
-    match track.path().to_string() {
-        path if path == "." => String::new(),
-        path => path,
-    }
-}
-
-/// A line and column of the server's JSON tell an operator nothing.
-fn without_place(message: &str) -> String {
-    message.split(" at line ").next().unwrap_or(message).to_owned()
+    let value = serde_json::from_str(text).unwrap_or_default();
+    let (read, _) = Object::check(kind, &value);
+    read.err().map_or_else(String::new, |mistake| parse::readable(&mistake.field))
 }
 
 /// A page of a list.
