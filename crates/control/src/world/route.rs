@@ -189,6 +189,8 @@ struct Compiler<'a, T> {
     grants: &'a [Sourced<ReferenceGrant>],
     route: &'a Sourced<T>,
     kind: Kind,
+    /// The Services that it is attached to.
+    parents: Vec<ServiceKey>,
     problems: &'a mut Vec<Problem>,
     findings: Findings,
 }
@@ -201,7 +203,15 @@ impl<'a, T> Compiler<'a, T> {
         kind: Kind,
         problems: &'a mut Vec<Problem>,
     ) -> Self {
-        Self { world, grants, route, kind, problems, findings: Findings::default() }
+        Self {
+            world,
+            grants,
+            route,
+            kind,
+            parents: Vec::new(),
+            problems,
+            findings: Findings::default(),
+        }
     }
 
     fn verdict(self, metadata: &ObjectMeta) -> Verdict {
@@ -244,6 +254,7 @@ impl<'a, T> Compiler<'a, T> {
                 found
             })
             .collect();
+        self.parents = attach.iter().map(|(key, ..)| key.clone()).collect();
         let compiled = rules
             .into_iter()
             .enumerate()

@@ -98,7 +98,11 @@ impl<T> Compiler<'_, T> {
         let own = &self.route.key.namespace;
         let key: ServiceKey =
             (backend.namespace.map_or_else(|| own.clone(), Arc::from), backend.name.into());
-        if key.0 != *own && !granted(self.grants, &self.route.key, &key) {
+        // What was sent to a Service may go to it: without the route it would.
+        let allowed = key.0 == *own
+            || self.parents.contains(&key)
+            || granted(self.grants, &self.route.key, &key);
+        if !allowed {
             let message = format!(
                 "no ReferenceGrant in namespace {} allows a {} of {own} to use Service {}",
                 key.0, self.route.key.kind, key.1

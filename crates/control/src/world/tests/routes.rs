@@ -101,6 +101,19 @@ fn a_grant_opens_another_namespace() {
     check_outbound(&world, "10.96.0.1:80", "a", "detect", &["r:  -> far.b:80"]);
 }
 
+/// A route of a consumer's namespace, on a Service of another, needs no grant to hand requests on to that Service; to a third it does.
+#[test]
+fn what_was_sent_to_a_service_may_go_to_it() {
+    let on_web = "{group: '', kind: Service, name: web, namespace: a}";
+    let to = |name: &str| format!("{{backendRefs: [{{name: {name}, namespace: a, port: 80}}]}}");
+    let world = shop(&[route("HTTPRoute", "b", "r", on_web, &to("web"))]);
+    check_problems(&world, &[]);
+    check_outbound(&world, "10.96.0.1:80", "b", "detect", &["r:  -> web.a:80"]);
+    let world = shop(&[route("HTTPRoute", "b", "r", on_web, &to("v1"))]);
+    let refused = "HTTPRoute b/r: spec.rules[0].backendRefs[0].namespace: no ReferenceGrant";
+    check_problems(&world, &[refused]);
+}
+
 #[test]
 fn malformed_matches_match_nothing() {
     check(
