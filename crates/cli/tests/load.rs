@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -59,7 +59,22 @@ fn text(output: &Output) -> String {
 #[test]
 fn an_interrupted_load_prints_what_it_has_and_ends_with_130() {
     let (address, first) = serve(true);
+    check_interrupted(load("-z 600s -c 2", address), &first);
+}
+
+/// Whoever waits for signals itself has blocked them, and a child inherits that.
+#[test]
+fn whose_parent_has_blocked_signals_is_interrupted_all_the_same() {
+    let (address, first) = serve(true);
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.thread_block().expect("blocked here");
     let child = load("-z 600s -c 2", address);
+    signals.thread_unblock().expect("as it was");
+    check_interrupted(child, &first);
+}
+
+fn check_interrupted(child: Child, first: &Receiver<()>) {
     first.recv().expect("a request");
     interrupt(&child);
     let output = child.wait_with_output().expect("it ends");
