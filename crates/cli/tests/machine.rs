@@ -206,6 +206,9 @@ impl Drop for Mesh {
         if let Some(mut up) = self.up.take() {
             drop(up.kill());
             drop(up.wait());
+        } else if self.state().exists() {
+            // A test that failed has left it in the background.
+            drop(self.leno().arg("down").output());
         }
     }
 }
