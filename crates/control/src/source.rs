@@ -22,7 +22,6 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
 use leno_inject::typed::{self, Mistake, Typed};
-use parse::NOT_USED;
 use serde::de::Error as _;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -148,6 +147,12 @@ impl<T> Sourced<T> {
     }
 }
 
+const A_KIND_NOT_USED: &str = "a kind that is not used";
+
+fn not_used() -> Mistake {
+    Mistake { field: "kind".to_owned(), message: A_KIND_NOT_USED.to_owned() }
+}
+
 /// One row of the table of kinds makes a variant of [`Object`], a list of [`Inventory`] and a line of the parser.
 macro_rules! kinds {
     ($($kind:literal, $group:literal, [$($version:literal),+], $variant:ident, $kept:ty, $published:ty, $list:ident, $namespaced:literal;)+) => {
@@ -266,16 +271,26 @@ macro_rules! kinds {
                         let Typed { object, unknown } = typed::read::<$published>(value);
                         (object.map(drop), unknown)
                     })+
-                    _ => (Err(Mistake { field: "kind".to_owned(), message: NOT_USED.to_owned() }), Vec::new()),
+                    _ => (Err(not_used()), Vec::new()),
                 }
             }
 
-            /// Reads the JSON of an object of a kind in [`Self::KINDS`], or says what is wrong with it.
+            /// Reads what is kept of an object of a kind in [`Self::KINDS`], or says where it is wrong.
+            pub(crate) fn read_value(kind: &str, value: &Value) -> Result<Self, Mistake> {
+                match kind {
+                    $($kind => typed::read::<$kept>(value)
+                        .object
+                        .map(|object| Self::$variant(Arc::new(object))),)+
+                    _ => Err(not_used()),
+                }
+            }
+
+            /// The same of JSON at once, for lists of thousands; what is wrong is said without its place.
             pub(crate) fn read(kind: &str, json: &str) -> Result<Self, String> {
                 let read = match kind {
                     $($kind => serde_json::from_str::<$kept>(json)
                         .map(|object| Self::$variant(Arc::new(object))),)+
-                    _ => Err(serde_json::Error::custom(NOT_USED)),
+                    _ => Err(serde_json::Error::custom(A_KIND_NOT_USED)),
                 };
                 // A line and column of JSON that a machine wrote tell an operator nothing.
                 read.map_err(|error| {

@@ -98,11 +98,19 @@ impl Document<'_> {
                 return manifest.problems.push(self.not_yaml(&error));
             }
         };
-        if value["kind"] == "List" {
-            let items = value["items"].as_array().into_iter().flatten();
-            items.enumerate().for_each(|(number, item)| self.object(item, Some(number), manifest));
-        } else {
-            self.object(&value, None, manifest);
+        if value["kind"] != "List" {
+            return self.object(&value, None, manifest);
+        }
+        match value.get("items").map(Value::as_array) {
+            None => {}
+            Some(Some(items)) => {
+                let items = items.iter().enumerate();
+                items.for_each(|(number, item)| self.object(item, Some(number), manifest));
+            }
+            Some(None) => {
+                manifest.broken = true;
+                manifest.problems.push(self.problem("List", "items", "not a list"));
+            }
         }
     }
 
@@ -135,12 +143,7 @@ impl Document<'_> {
             }
         };
         let (checked, unknown) = Object::check(key.kind, value);
-        let read = checked.and_then(|()| {
-            // What is kept of an object is read from JSON alone, as the types are much code.
-            Object::read(key.kind, &value.to_string())
-                .map_err(|message| Mistake { field: String::new(), message })
-        });
-        match read {
+        match checked.and_then(|()| Object::read_value(key.kind, value)) {
             Ok(object) => manifest.objects.push(Sourced {
                 key: key.clone(),
                 origin: self.origin(self.line),

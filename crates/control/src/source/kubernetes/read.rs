@@ -67,7 +67,7 @@ pub fn object(kind: &'static str, text: &str) -> Result<Read, String> {
 /// Reads again, more slowly, to find the field where reading stops.
 fn wrong_field(kind: &str, text: &str) -> String {
     let value = serde_json::from_str(text).unwrap_or_default();
-    let (read, _) = Object::check(kind, &value);
+    let read = Object::read_value(kind, &value);
     read.err().map_or_else(String::new, |mistake| parse::readable(&mistake.field))
 }
 

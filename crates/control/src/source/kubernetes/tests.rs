@@ -135,6 +135,17 @@ fn an_object_that_did_not_change_is_the_same_in_the_next_inventory() {
     assert!(Arc::ptr_eq(&before.pods[0].object, &after.pods[0].object));
 }
 
+/// Field and message are of one mistake, also where a field that nobody reads is wrong before it.
+#[test]
+fn a_mistake_is_told_with_its_field() {
+    let ports = json!([{"containerPort": "eighty"}]);
+    let spec = json!({"activeDeadlineSeconds": "x", "containers": [{"name": "c", "ports": ports}]});
+    let read = object("Pod", &pod("a", 1, json!({"spec": spec}))).unwrap();
+    let (field, message) = read.object.unwrap_err();
+    assert_eq!(field, "spec.containers[0].ports[0].containerPort");
+    assert!(message.starts_with("invalid type: string \"eighty\""), "{message}");
+}
+
 #[test]
 fn lines_of_a_watch() {
     let check = |what: &str, object: &str, expected: &str| {

@@ -96,4 +96,6 @@ fn lists_are_taken_apart() {
         &["Namespace a"],
         &["Service default/s: items[1].spec.ports[0].port", "List: items[2].apiVersion"],
     );
+    check("apiVersion: v1\nkind: List\n", &[], &[]);
+    check("apiVersion: v1\nkind: List\nitems: x\n", &[], &["m.yaml:1:3: List: items: not a list"]);
 }
