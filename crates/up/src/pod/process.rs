@@ -104,9 +104,10 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
         run.home.show_logs && process.name != super::sidecar::NAME,
     );
     let (mut restarts, mut delays) = (0_u32, 0_u32);
+    let mut before = String::new();
     loop {
         let began = Instant::now();
-        let (well, said) = match once(&run, &process, &log, &mut end).await {
+        let (well, said) = match once(&run, &process, &log, &before, &mut end).await {
             Ok(Ending::Stopped) => return true,
             Ok(Ending::Unhealthy(why)) => (false, why),
             Ok(Ending::Exited(status)) => (status.success(), describe(status)),
@@ -146,6 +147,7 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
             state.restarts = restarts;
             state.state = format!("waiting {} s to start again: {shown}", wait.as_secs());
         });
+        before = format!(" (before: {shown})");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = told(&mut end) => return well,
@@ -184,11 +186,12 @@ fn set(run: &Run, name: &str, edit: impl FnOnce(&mut crate::world::ContainerStat
     });
 }
 
-/// Starts it once and waits for its end.
+/// Starts it once and waits for its end. `before` is how it ended the last time, which whoever waits for it wants to hear.
 async fn once(
     run: &Arc<Run>,
     process: &Process,
     log: &Arc<Log>,
+    before: &str,
     end: &mut watch::Receiver<bool>,
 ) -> io::Result<Ending> {
     let mut child = start(run, process, log).await?;
@@ -198,8 +201,10 @@ async fn once(
     set(run, &process.name, |state| {
         state.pid = pid;
         state.ready = ready;
-        let reason = if ready { "running" } else { "running, its probe has not succeeded yet" };
-        state.state = reason.to_owned();
+        state.state = match ready {
+            true => "running".to_owned(),
+            false => format!("running, its probe has not succeeded yet{before}"),
+        };
     });
     let (report, mut reports) = mpsc::channel(4);
     let asking = health(Arc::clone(run), process.clone(), pid.unwrap_or(0), report);
@@ -214,8 +219,10 @@ async fn once(
             Some(found) = reports.recv() => match found {
                 Health::Ready(ready) => set(run, &process.name, |state| {
                     state.ready = ready;
-                    let reason = if ready { "running" } else { "running, its readiness probe fails" };
-                    state.state = reason.to_owned();
+                    state.state = match ready {
+                        true => "running".to_owned(),
+                        false => format!("running, its readiness probe fails{before}"),
+                    };
                 }),
                 Health::Dead(why) => {
                     stop(run, process, &mut child).await;
