@@ -15,6 +15,7 @@ mod programs;
 mod resilience;
 mod security;
 mod seeing;
+mod sharing;
 mod smuggling;
 mod transparency_grpc;
 mod transparency_http1;

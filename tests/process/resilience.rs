@@ -25,7 +25,17 @@ struct Site {
 
 impl Site {
     fn start(name: &str, pods: &[&str]) -> Self {
-        let plan = pods.iter().fold(Plan::new().pod("client"), |plan, pod| plan.pod(pod));
+        Self::start_with(name, pods, Plan::new().pod("client"))
+    }
+
+    /// As [`Self::start`], with every request in the connection that two proxies share for many.
+    fn start_shared(name: &str, pods: &[&str]) -> Self {
+        let client = Plan::new().pod("client");
+        Self::start_with(name, pods, client.proxy_env("LENO_PROXY_SHARED_FROM_REQUESTS", "1"))
+    }
+
+    fn start_with(name: &str, pods: &[&str], client: Plan) -> Self {
+        let plan = pods.iter().fold(client, |plan, pod| plan.pod(pod));
         let mesh = plan.service("server", [PORT], pods).start(name, Meshed::Yes);
         let mut site = Self::of(mesh);
         for pod in pods {
@@ -63,7 +73,15 @@ impl Site {
 
 #[test]
 fn an_application_dies() {
-    let mut site = Site::start("resilience-application", &["a", "b", "c"]);
+    when_an_application_dies(Site::start("resilience-application", &["a", "b", "c"]));
+}
+
+#[test]
+fn an_application_dies_shared() {
+    when_an_application_dies(Site::start_shared("shared-application", &["a", "b", "c"]));
+}
+
+fn when_an_application_dies(mut site: Site) {
     let load = site.load(Connections::Kept, &["a", "b", "c"]);
     drop(site.servers.remove("b"));
     load.wait_for_more(3000, BURST_LIMIT);
@@ -72,7 +90,15 @@ fn an_application_dies() {
 
 #[test]
 fn a_whole_pod_dies() {
-    let mut site = Site::start("resilience-pod", &["a", "b", "c"]);
+    when_a_whole_pod_dies(Site::start("resilience-pod", &["a", "b", "c"]));
+}
+
+#[test]
+fn a_whole_pod_dies_shared() {
+    when_a_whole_pod_dies(Site::start_shared("shared-pod", &["a", "b", "c"]));
+}
+
+fn when_a_whole_pod_dies(mut site: Site) {
     let load = site.load(Connections::Kept, &["a", "b", "c"]);
     drop(site.mesh.pod_mut("b").proxy_mut().take());
     drop(site.servers.remove("b"));
@@ -95,7 +121,15 @@ fn a_frozen_application_holds_up_no_other() {
 
 #[test]
 fn endpoints_come_and_go() {
-    let mut site = Site::start("resilience-rollout", &["a", "b"]);
+    when_endpoints_come_and_go(Site::start("resilience-rollout", &["a", "b"]));
+}
+
+#[test]
+fn endpoints_come_and_go_shared() {
+    when_endpoints_come_and_go(Site::start_shared("shared-rollout", &["a", "b"]));
+}
+
+fn when_endpoints_come_and_go(mut site: Site) {
     let load = site.load(Connections::Kept, &["a", "b"]);
     let mut current = vec!["a", "b"];
     for (new, old) in [("c", "a"), ("d", "b"), ("e", "c")] {
@@ -170,8 +204,9 @@ fn the_control_plane_dies_and_comes_back() {
 /// A proxy that is told to end finishes what it has; both sides of a call, one after the other.
 #[test]
 fn draining_finishes_what_is_there() {
-    for pod in ["server", "client"] {
-        let plan = Plan::new().pod("client").pod("server");
+    for (pod, shared_from) in [("server", "0"), ("client", "0"), ("server", "1"), ("client", "1")] {
+        let plan = Plan::new().pod("client");
+        let plan = plan.proxy_env("LENO_PROXY_SHARED_FROM_REQUESTS", shared_from).pod("server");
         let mut mesh = plan.service("server", [PORT], &["server"]).start("drain", Meshed::Yes);
         let (mut client, mut server) = request_in_flight(&mesh);
         let mut proxy = mesh.pod_mut(pod).proxy_mut().take().expect("a proxy");

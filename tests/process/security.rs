@@ -65,7 +65,7 @@ fn renewal_under_load_drops_nothing() {
 }
 
 /// A mesh whose root is the test's: it can sign what the control plane never would.
-fn with_authority(plan: Plan, authority: &Authority) -> (Plan, TempDir) {
+pub(super) fn with_authority(plan: Plan, authority: &Authority) -> (Plan, TempDir) {
     let files = leno_tests::binaries::scratch("authority").expect("a directory");
     let mut arguments = Vec::new();
     for (option, name, text) in [

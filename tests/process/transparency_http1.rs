@@ -6,7 +6,7 @@ mod heads;
 mod streams;
 mod upgrades;
 
-use leno_tests::compare::{check_direct, check_halves, check_same};
+use leno_tests::compare::{check_direct, check_halves, check_same, check_shared};
 use leno_tests::exchange::Case;
 use leno_tests::script::Step;
 
@@ -24,6 +24,11 @@ fn table_is_sound() {
 #[test]
 fn meshed_equals_direct() {
     check_same("http1", &cases());
+}
+
+#[test]
+fn shared_equals_direct() {
+    check_shared("http1-shared", &cases());
 }
 
 #[test]

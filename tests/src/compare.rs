@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The first port of the cases of a table; each case has its own.
 pub const FIRST_PORT: u16 = 8001;
 
+/// From how many requests at once on two proxies share a connection for them.
+const SHARED_FROM: &str = "LENO_PROXY_SHARED_FROM_REQUESTS";
+
 /// Cases run at once: most of their time is waiting.
 const CASES_AT_ONCE: usize = 6;
 
@@ -60,11 +63,13 @@ fn place<'a>(case: &Case, number: usize, mesh: &'a Mesh) -> Place<'a> {
     Place { client, server, address, port }
 }
 
-/// The plan that tables of cases run in: a client, a server, and a port per case.
-fn plan(cases: &[Case]) -> Plan {
+/// The plan that tables of cases run in: a client, a server, and a port per case. `shared_from` is what the client's
+/// proxy is told of when to share.
+fn plan(cases: &[Case], shared_from: Option<&str>) -> Plan {
     let ports = FIRST_PORT..FIRST_PORT + u16::try_from(cases.len()).expect("tables are short");
-    let plan = Plan::new().pod("client").pod("server");
-    let plan = plan.service("server", ports.clone(), &["server"]);
+    let plan = Plan::new().pod("client");
+    let plan = shared_from.into_iter().fold(plan, |plan, count| plan.proxy_env(SHARED_FROM, count));
+    let plan = plan.pod("server").service("server", ports.clone(), &["server"]);
     let declared = ports.zip(cases).filter_map(|(port, case)| Some((port, case.protocol?)));
     declared.fold(plan, |plan, (port, protocol)| plan.app_protocol(port, protocol))
 }
@@ -75,7 +80,7 @@ fn plan(cases: &[Case]) -> Plan {
 /// When one does.
 #[track_caller]
 pub fn check_direct(name: &str, cases: &[Case]) {
-    let mesh = plan(cases).start(name, Meshed::No);
+    let mesh = plan(cases, None).start(name, Meshed::No);
     let wrong: Vec<String> = cases
         .iter()
         .zip(outcomes(cases, &mesh))
@@ -91,7 +96,7 @@ pub fn check_direct(name: &str, cases: &[Case]) {
 /// When one does not; with all that differ.
 #[track_caller]
 pub fn check_same(name: &str, cases: &[Case]) {
-    check_same_as_direct(name, cases, &[Meshed::Yes]);
+    check_same_as_direct(name, cases, None, &[Meshed::Yes]);
 }
 
 /// As [`check_same`], with only one side of the call in the mesh: plain text, through one proxy.
@@ -100,15 +105,24 @@ pub fn check_same(name: &str, cases: &[Case]) {
 /// When a case is not the same; with all that differ.
 #[track_caller]
 pub fn check_halves(name: &str, cases: &[Case]) {
-    check_same_as_direct(name, cases, &Meshed::HALVES);
+    check_same_as_direct(name, cases, None, &Meshed::HALVES);
+}
+
+/// As [`check_same`], with every request in the connection that two proxies share for many.
+///
+/// # Panics
+/// When a case is not the same; with all that differ.
+#[track_caller]
+pub fn check_shared(name: &str, cases: &[Case]) {
+    check_same_as_direct(name, cases, Some("1"), &[Meshed::Yes]);
 }
 
 #[track_caller]
-fn check_same_as_direct(name: &str, cases: &[Case], ways: &[Meshed]) {
-    let direct = outcomes(cases, &plan(cases).start(name, Meshed::No));
+fn check_same_as_direct(name: &str, cases: &[Case], shared_from: Option<&str>, ways: &[Meshed]) {
+    let direct = outcomes(cases, &plan(cases, shared_from).start(name, Meshed::No));
     let mut wrong = Vec::new();
     for way in ways {
-        let mesh = plan(cases).start(name, *way);
+        let mesh = plan(cases, shared_from).start(name, *way);
         let meshed = outcomes(cases, &mesh);
         check_carried(&mesh, cases.len());
         for ((case, direct), meshed) in cases.iter().zip(&direct).zip(&meshed) {

@@ -87,6 +87,8 @@ pub struct Limits {
     pub pending_requests_max: usize,
     /// Idle connections to one endpoint, per thread.
     pub pool_idle_max: usize,
+    /// From so many requests at once on at another proxy they share a connection; `u32::MAX` is never.
+    pub shared_from_requests: u32,
     /// How long an idle connection to another proxy is kept.
     pub pool_idle_age_max: Duration,
     /// How long an idle plain connection to an application is kept.
@@ -341,6 +343,13 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         ),
         count("ACCESS_LOG_LINES_MAX", "4096", "access log lines that wait for stdout", 1 << 20),
     ];
+    // Fewer have little to send together, and go quicker each on its own.
+    let shared_from = reader.with_default(
+        "SHARED_FROM_REQUESTS",
+        "4",
+        "from so many requests at once on at another proxy they share a connection; 0 is never",
+        |text| number(text, 0, u32::MAX).map(|count| if count == 0 { u32::MAX } else { count }),
+    );
     let mut milliseconds = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| {
             number(text, 1, max).map(Duration::from_millis)
@@ -392,6 +401,7 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         streams_max: u32::try_from(streams?).unwrap_or(u32::MAX),
         pending_requests_max: size(pending?),
         pool_idle_max: size(idle?),
+        shared_from_requests: shared_from?,
         pool_idle_age_max: pool_idle?,
         application_idle_age_max: application_idle?,
         connect_max: connect?,

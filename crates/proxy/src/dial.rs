@@ -37,15 +37,41 @@ pub async fn connect(
     endpoint: &Endpoint,
     carries: Carries,
 ) -> Result<Stream, Refusal> {
-    // What goes to our own pod never leaves it: it is not captured, so nobody would take the TLS off again.
-    let identity =
-        endpoint.identity.as_ref().filter(|_| !worker.is_own_address(endpoint.address.ip()));
-    let mut stream = match identity {
+    let mut stream = match identity(worker, endpoint) {
         None => Stream::plain(tcp(worker, endpoint.address).await?),
         Some(identity) => tls(worker, endpoint, identity, carries).await?,
     };
     stream.count(worker.endpoint_series(direction, endpoint));
     Ok(stream)
+}
+
+/// Who must be on the other side, where it is a proxy. What goes to our own pod never leaves it: it is not captured, so
+/// nobody would take the TLS off again.
+fn identity<'a>(worker: &Worker, endpoint: &'a Endpoint) -> Option<&'a PeerIdentity> {
+    endpoint.identity.as_ref().filter(|_| !worker.is_own_address(endpoint.address.ip()))
+}
+
+/// Whether a connection to this endpoint ends at another proxy.
+#[must_use]
+pub fn is_meshed(worker: &Worker, endpoint: &Endpoint) -> bool {
+    identity(worker, endpoint).is_some()
+}
+
+/// Connects to a proxy for many requests at once; `None` where that proxy does not know how.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn shared(worker: &Worker, endpoint: &Endpoint) -> Result<Option<Stream>, Refusal> {
+    let Some(identity) = identity(worker, endpoint) else { return Ok(None) };
+    let stream = match handshake(worker, endpoint.address, identity, Alpn::Multiplex).await? {
+        Ok(stream) => Some(stream),
+        Err(Refused::ApplicationProtocol) => None,
+        Err(refused) => return Err(refusal(worker, endpoint, &refused)),
+    };
+    Ok(stream.map(|mut stream| {
+        stream.count(worker.endpoint_series(Direction::Outbound, endpoint));
+        stream
+    }))
 }
 
 /// The other end is in our own pod. There is no network between, so the simplest congestion control serves: pacing and
@@ -83,18 +109,8 @@ async fn tls(
         Some(port) => (SocketAddr::new(endpoint.address.ip(), port), Alpn::Transport),
         None => (endpoint.address, Alpn::None),
     };
-    let credentials = worker.credentials();
-    // By address: each replica's own tickets, as another's would only be refused.
-    let config = credentials.client_at(identity, alpn, address);
-    let stream = Tcp::new(tcp(worker, address).await?);
-    let connected = leno_tls::client::connect(
-        config,
-        &identity.server_name,
-        stream,
-        worker.limits.handshake_max,
-    );
-    let connected = connected.await.map_err(|refused| refusal(worker, endpoint, &refused))?;
-    let mut stream = Stream::Opened(Box::new(connected.stream));
+    let made = handshake(worker, address, identity, alpn).await?;
+    let mut stream = made.map_err(|refused| refusal(worker, endpoint, &refused))?;
     if transport_port.is_some() {
         let header = transport_header::encode(endpoint.address.port());
         send(&mut stream, header.as_ref())
@@ -102,6 +118,21 @@ async fn tls(
             .map_err(|_| Refusal::from(Ending::UpstreamReset))?;
     }
     Ok(stream)
+}
+
+/// TCP, and TLS within it.
+async fn handshake(
+    worker: &Worker,
+    address: SocketAddr,
+    identity: &PeerIdentity,
+    alpn: Alpn,
+) -> Result<Result<Stream, Refused>, Refusal> {
+    // By address: each replica's own tickets, as another's would only be refused.
+    let config = worker.credentials().client_at(identity, alpn, address);
+    let stream = Tcp::new(tcp(worker, address).await?);
+    let wait_max = worker.limits.handshake_max;
+    let connected = leno_tls::client::connect(config, &identity.server_name, stream, wait_max);
+    Ok(connected.await.map(|connected| Stream::Opened(Box::new(connected.stream))))
 }
 
 fn refusal(worker: &Worker, endpoint: &Endpoint, refused: &Refused) -> Refusal {

@@ -5,6 +5,7 @@ use crate::first::{self, Carried};
 use crate::http::answer::Refusal;
 use crate::http::relay::{self, Ended, Hop};
 use crate::io::{Buffer, Stream, Tcp};
+use crate::multiplex::Session;
 use crate::route::{Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries, Transport};
 use crate::transport_header::{self, Decoded};
@@ -13,6 +14,7 @@ use crate::worker::{Decided, Port, Standing, Worker};
 use crate::{balance, dial, http2, listening, original_destination, tcp};
 use leno_model::name::PeerName;
 use leno_model::policy::{InboundProtocol, PeerTls};
+use leno_runtime::tasks;
 use leno_tls::hello::{self, Hello};
 use leno_tls::{Alpn, Refused};
 use std::cell::RefCell;
@@ -36,8 +38,24 @@ struct Arrived {
     target: SocketAddr,
     /// The other proxy has said that these are bytes.
     bytes: bool,
+    /// It carries many connections.
+    shared: bool,
     /// Our application, dialled while the client was silent.
     early: Option<Upstream>,
+}
+
+impl Arrived {
+    fn new(stream: Stream, ahead: Buffer, peer: PeerTls, target: SocketAddr) -> Self {
+        Self { stream, ahead, peer, target, bytes: false, shared: false, early: None }
+    }
+
+    fn count(&mut self, worker: &Worker) {
+        let name = match &self.peer {
+            PeerTls::Established(name) => Some(name.as_ref()),
+            PeerTls::None => None,
+        };
+        self.stream.count(worker.client_series(Direction::Inbound, self.target, name));
+    }
 }
 
 /// One connection from outside, start to finish.
@@ -49,20 +67,42 @@ pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
     let client = original_destination::canonical(client);
     let mut target = target;
     let ended = match Box::pin(identify(&worker, socket, &mut target, client)).await {
-        Ok(arrived) => admitted(&worker, arrived, client).await,
+        Ok(mut arrived) => {
+            arrived.count(&worker);
+            match arrived.shared {
+                false => admitted(&worker, arrived, client).await,
+                true => Box::pin(unfold(&worker, arrived, client)).await,
+            }
+        }
         Err(refusal) => refusal,
     };
     worker.connection_ended(Direction::Inbound, client, target, &ended);
 }
 
+/// A connection that is many: each is served as if it had come by itself.
+async fn unfold(worker: &Rc<Worker>, arrived: Arrived, client: SocketAddr) -> Refusal {
+    let Arrived { stream, peer, target, .. } = arrived;
+    let accept = |stream| {
+        let (worker, peer) = (worker.clone(), peer.clone());
+        let stream = Stream::Multiplexed(stream);
+        tasks::spawn_local("inbound stream", async move {
+            let _held = worker.drain.guard();
+            let arrived = Arrived::new(stream, Buffer::new(), peer, target);
+            let ended = admitted(&worker, arrived, client).await;
+            worker.connection_ended(Direction::Inbound, client, target, &ended);
+        });
+    };
+    match Session::accepted().run(stream, &worker.drain, accept).await {
+        Ok(()) => Ending::Complete.into(),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Refusal::because(Ending::MalformedRequest, format!("shared connection: {error}"))
+        }
+        Err(_) => Ending::ClientReset.into(),
+    }
+}
+
 /// May they, and how does it go on?
 async fn admitted(worker: &Rc<Worker>, mut arrived: Arrived, client: SocketAddr) -> Refusal {
-    let peer_name = match &arrived.peer {
-        PeerTls::Established(name) => name.clone(),
-        PeerTls::None => None,
-    };
-    let tls = matches!(arrived.peer, PeerTls::Established(_)).then_some(peer_name.as_ref());
-    arrived.stream.count(worker.client_series(Direction::Inbound, arrived.target, tls));
     match Box::pin(find_way(worker, &mut arrived, client)).await {
         Ok((way, hop)) => {
             let Arrived { mut stream, ahead, .. } = arrived;
@@ -130,14 +170,7 @@ async fn identify(
         return match direct {
             true if ahead.is_empty() => Err(Ending::ClientClosed.into()),
             true => Err(Ending::Loop.into()),
-            false => Ok(Arrived {
-                stream,
-                ahead,
-                peer: PeerTls::None,
-                target: *target,
-                bytes: false,
-                early,
-            }),
+            false => Ok(Arrived { early, ..Arrived::new(stream, ahead, PeerTls::None, *target) }),
         };
     }
     let Stream::Plain(mut tcp) = stream else { unreachable!("nothing was accepted yet") };
@@ -154,7 +187,8 @@ async fn identify(
         return Err(Ending::Loop.into());
     }
     let peer = PeerTls::Established(accepted.peer);
-    Ok(Arrived { stream, ahead, peer, target: *target, bytes, early: None })
+    let shared = accepted.alpn == Alpn::Multiplex;
+    Ok(Arrived { bytes, shared, ..Arrived::new(stream, ahead, peer, *target) })
 }
 
 /// How long a silent client is waited for; for ever where the client is certain to speak first.

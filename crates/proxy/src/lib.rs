@@ -22,6 +22,7 @@ pub mod identity;
 pub mod inbound;
 pub mod io;
 pub mod listening;
+pub mod multiplex;
 pub mod original_destination;
 pub mod outbound;
 pub mod route;

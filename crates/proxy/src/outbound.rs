@@ -9,7 +9,7 @@ use crate::route::{self, Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::Peer;
 use crate::worker::{Destination, Worker};
-use crate::{attempt, balance, dial, http2, original_destination, tcp};
+use crate::{attempt, balance, dial, http2, multiplex, original_destination, tcp};
 use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weighted};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -164,6 +164,10 @@ impl Hop for ToService<'_> {
                 ruled.map(route::Ruled::route),
             )
         })
+    }
+
+    fn crowd(&self, slot: &Rc<balance::Slot<Peer>>) {
+        multiplex::shared::begin(self.worker, slot);
     }
 
     async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {

@@ -18,7 +18,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -64,7 +64,7 @@ struct Dials {
 /// Who waits, and how they are woken: one for each thing that comes free, so that none is told in vain.
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Cell<usize>,
+    waiting: Cell<u32>,
     freed: tokio::sync::Notify,
 }
 
@@ -85,10 +85,11 @@ impl Queue {
 }
 
 /// Someone who waits.
-struct Waiting<'a>(&'a Cell<usize>);
+#[derive(Debug)]
+pub struct Waiting<'a>(&'a Cell<u32>);
 
 impl<'a> Waiting<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
+    fn new(count: &'a Cell<u32>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
@@ -119,9 +120,13 @@ impl Drop for Dialling {
 #[derive(Default)]
 pub struct Peer {
     dials: Rc<Dials>,
+    /// Requests that have no connection yet.
+    acquiring: Cell<u32>,
     idle: RefCell<Vec<(Stream, Instant)>>,
     /// The shared HTTP/2 connection.
     pub http2: crate::http2::client::Shared,
+    /// The connection that a crowd of HTTP/1 requests shares.
+    pub shared: crate::multiplex::Shared,
     series: RefCell<Vec<Numbers>>,
 }
 
@@ -159,19 +164,46 @@ impl Numbers {
 }
 
 impl Peer {
-    /// An idle connection that is still open, the most recently used first.
-    pub async fn take(&self) -> Option<Stream> {
+    /// An idle connection that is still open, the most recently used first; a crowd looks for a shared one before, who is
+    /// alone after.
+    pub async fn take(&self, crowded: bool) -> Option<Stream> {
         poll_fn(|context| {
-            loop {
-                let Some((mut stream, _)) = self.idle.borrow_mut().pop() else {
-                    return Poll::Ready(None);
-                };
-                if stream.is_idle_alive(context) {
-                    return Poll::Ready(Some(stream));
-                }
-            }
+            let shared = |context: &mut Context<'_>| self.shared.take(context);
+            let taken = match crowded {
+                true => shared(context).or_else(|| self.take_own(context)),
+                false => self.take_own(context).or_else(|| shared(context)),
+            };
+            Poll::Ready(taken)
         })
         .await
+    }
+
+    fn take_own(&self, context: &mut Context<'_>) -> Option<Stream> {
+        loop {
+            let (mut stream, _) = self.idle.borrow_mut().pop()?;
+            if stream.is_idle_alive(context) {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Requests that have no connection yet.
+    #[must_use]
+    pub fn acquiring(&self) -> u32 {
+        self.acquiring.get()
+    }
+
+    /// A request needs a connection that is not there: it counts as [`Self::acquiring`] until the returned value is dropped.
+    #[must_use = "it counts until this is dropped"]
+    pub fn acquire(&self) -> Waiting<'_> {
+        Waiting::new(&self.acquiring)
+    }
+
+    /// Wakes everybody who waits for a connection: there is room for all.
+    pub fn tell_all(&self) {
+        for _ in 0..self.dials.either.waiting.get() {
+            self.dials.either.wake();
+        }
     }
 
     /// Waits for a connection that comes free, or for the turn to open one; `fresh_only` wants the turn.
@@ -187,14 +219,14 @@ impl Peer {
                 continue;
             }
             self.dials.either.wait().await;
-            if let Some(stream) = self.take().await {
+            if let Some(stream) = self.take(true).await {
                 break Turn::Idle(stream);
             }
         };
         // A turn and a connection may have come free together, and told only one of those who wait.
         if count.get() < DIALS_MAX {
             self.dials.turn_is_free();
-        } else if !self.idle.borrow().is_empty() {
+        } else if !self.idle.borrow().is_empty() || self.shared.idle() > 0 {
             self.dials.either.wake();
         }
         got
@@ -202,11 +234,16 @@ impl Peer {
 
     /// Keeps a connection for the next request.
     pub fn put(&self, stream: Stream, worker: &Worker) {
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() < worker.limits.pool_idle_max {
-            idle.push((stream, worker.swept_at()));
+        let now = worker.swept_at();
+        match stream {
+            Stream::Multiplexed(stream) => self.shared.put(stream, now),
+            stream => {
+                let mut idle = self.idle.borrow_mut();
+                if idle.len() < worker.limits.pool_idle_max {
+                    idle.push((stream, now));
+                }
+            }
         }
-        drop(idle);
         self.dials.either.wake();
     }
 
@@ -217,6 +254,7 @@ impl Peer {
         self.idle.borrow_mut().retain_mut(|(stream, since)| {
             now.saturating_duration_since(*since) < idle_max && stream.is_idle_alive(&mut context)
         });
+        self.shared.sweep(now, idle_max);
     }
 
     /// The numbers for this key, made once.

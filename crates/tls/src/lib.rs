@@ -50,6 +50,8 @@ pub enum Alpn {
     None,
     /// linkerd's transport header, then opaque bytes.
     Transport,
+    /// Many connections of HTTP inside of one.
+    Multiplex,
     /// HTTP/2: the control plane.
     Http2,
 }
@@ -61,6 +63,7 @@ impl Alpn {
         match self {
             Self::None => b"",
             Self::Transport => b"transport.l5d.io/v1",
+            Self::Multiplex => b"leno.multiplex/1",
             Self::Http2 => b"h2",
         }
     }
@@ -70,6 +73,7 @@ impl Alpn {
     pub fn of(agreed: Option<&[u8]>) -> Self {
         match agreed {
             Some(name) if name == Self::Transport.wire() => Self::Transport,
+            Some(name) if name == Self::Multiplex.wire() => Self::Multiplex,
             Some(name) if name == Self::Http2.wire() => Self::Http2,
             _ => Self::None,
         }

@@ -145,8 +145,9 @@ impl Refused {
             Error::InvalidCertificate(certificate) => Self::of_certificate(certificate),
             Error::NoCertificatesPresented => Self::NoCertificate,
             Error::AlertReceived(AlertDescription::CloseNotify) => Self::Closed,
+            Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+            | Error::NoApplicationProtocol => Self::ApplicationProtocol,
             Error::AlertReceived(alert) => Self::ByPeer(*alert),
-            Error::NoApplicationProtocol => Self::ApplicationProtocol,
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::NotTls,
             Error::FailedToGetCurrentTime => Self::NoClock,
             Error::PeerIncompatible(incompatible) => match incompatible {

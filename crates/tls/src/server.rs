@@ -29,7 +29,8 @@ pub struct Terms {
 }
 
 /// The data path: every client is a member of the mesh.
-pub const MESH: Terms = Terms { client_certificate_required: true, alpn: &[Alpn::Transport] };
+pub const MESH: Terms =
+    Terms { client_certificate_required: true, alpn: &[Alpn::Transport, Alpn::Multiplex] };
 /// The control plane: a proxy has no certificate when it asks for its first one.
 pub const CONTROL: Terms = Terms { client_certificate_required: false, alpn: &[Alpn::Http2] };
 

@@ -40,6 +40,8 @@ pub trait Hop {
     async fn choose(&self, request: &View<'_>, kind: Kind) -> Result<Choice, Refusal>;
     /// The numbers of requests to this endpoint.
     fn series(&self, choice: &Choice, slot: &Slot<Peer>) -> Rc<HttpSeries>;
+    /// Many requests are at this endpoint: they may share a connection.
+    fn crowd(&self, _slot: &Rc<Slot<Peer>>) {}
     /// Connects to an endpoint.
     async fn connect(&self, slot: &Slot<Peer>) -> Result<Stream, Refusal>;
     /// An endpoint lost our connection before it answered: the refusal that says so, if nothing listens there any more.
@@ -431,13 +433,25 @@ async fn connection<H: Hop>(
     worker: &Worker,
     hop: &H,
     backend: &Backend,
-    slot: &Slot<Peer>,
+    slot: &Rc<Slot<Peer>>,
     fresh_only: bool,
 ) -> Result<Pooled, Refusal> {
-    if !fresh_only && let Some(stream) = slot.data.take().await {
+    let at_once = slot.outstanding() + slot.data.acquiring() + 1;
+    let crowded = !fresh_only && at_once >= worker.limits.shared_from_requests;
+    if crowded {
+        hop.crowd(slot);
+    }
+    if !fresh_only && let Some(stream) = slot.data.take(crowded).await {
         return Ok(Pooled { stream, reused: true, at_once: true });
     }
     let _pending = backend.pending(worker)?;
+    let _acquiring = slot.data.acquire();
+    if crowded {
+        slot.data.shared.opened().await?;
+        if let Some(stream) = slot.data.take(true).await {
+            return Ok(Pooled { stream, reused: true, at_once: false });
+        }
+    }
     let turn = match slot.data.turn(fresh_only).await {
         Turn::Idle(stream) => return Ok(Pooled { stream, reused: true, at_once: false }),
         Turn::Dial(turn) => turn,

@@ -49,10 +49,25 @@ impl Buffer {
     #[must_use]
     pub fn from_slice(bytes: &[u8]) -> Self {
         let mut buffer = Self::new();
-        buffer.ensure_spare(bytes.len());
-        buffer.bytes[..bytes.len()].copy_from_slice(bytes);
-        buffer.end = bytes.len();
+        buffer.push(bytes);
         buffer
+    }
+
+    /// Adds these bytes, growing as far as it takes: the caller has a limit.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.bytes.is_empty() {
+            self.bytes = take();
+        }
+        if self.bytes.len() - self.end < bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let needed = self.end + bytes.len();
+            if self.bytes.len() < needed {
+                self.bytes.resize(needed.max(2 * self.bytes.len()), 0);
+            }
+        }
+        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
     }
 
     /// What is in it.
@@ -109,15 +124,6 @@ impl Buffer {
         let grown = (self.bytes.len() * 2).min(bytes_max);
         self.bytes.resize(grown, 0);
         true
-    }
-
-    fn ensure_spare(&mut self, count: usize) {
-        if self.bytes.is_empty() {
-            self.bytes = take();
-        }
-        if self.bytes.len() - self.end < count {
-            self.bytes.resize(self.end + count, 0);
-        }
     }
 
     /// Reads once into the free space (there is room for a byte at least, else `bytes_max` is the fault: `Ok(0)` never

@@ -1,7 +1,9 @@
-//! One concrete type for every connection of the data path: plain TCP, or TLS as server or as client.
+//! One concrete type for every connection of the data path: plain TCP, TLS as server or as client, or one of many inside of
+//! another.
 
 use super::Buffer;
 use crate::ending::Ending;
+use crate::multiplex::MultiplexedStream;
 use crate::telemetry::TcpSeries;
 use std::cell::Cell;
 use std::io;
@@ -54,6 +56,8 @@ pub enum Stream {
     Accepted(Box<server::TlsStream<Tcp>>),
     /// TLS that we opened.
     Opened(Box<client::TlsStream<Tcp>>),
+    /// One of many in a connection that is counted and closed as a whole.
+    Multiplexed(MultiplexedStream),
 }
 
 impl Tcp {
@@ -167,6 +171,9 @@ impl Stream {
     ) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(bytes);
         let read = match self {
+            Self::Multiplexed(stream) => {
+                return stream.poll_read(context, buffer.initialized_mut());
+            }
             Self::Plain(tcp) => Pin::new(tcp).poll_read(context, &mut buffer),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_read(context, &mut buffer),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_read(context, &mut buffer),
@@ -184,6 +191,7 @@ impl Stream {
             Self::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_write(context, bytes),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_write(context, bytes),
+            Self::Multiplexed(stream) => stream.poll_write(context, bytes),
         };
         match written {
             Poll::Ready(Ok(0)) if !bytes.is_empty() => {
@@ -196,7 +204,7 @@ impl Stream {
     /// Sends what TLS holds back.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Multiplexed(_) => Poll::Ready(Ok(())),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_flush(context),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_flush(context),
         }
@@ -208,6 +216,10 @@ impl Stream {
             Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_shutdown(context),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_shutdown(context),
+            Self::Multiplexed(stream) => {
+                stream.shutdown();
+                Poll::Ready(Ok(()))
+            }
         };
         match shut {
             // The other side has closed already: there is nobody left to tell.
@@ -218,22 +230,14 @@ impl Stream {
         }
     }
 
-    /// The socket beneath.
-    #[must_use]
-    pub fn socket(&self) -> &TcpStream {
-        match self {
-            Self::Plain(tcp) => tcp.socket(),
-            Self::Accepted(tls) => tls.get_ref().0.socket(),
-            Self::Opened(tls) => tls.get_ref().0.socket(),
-        }
-    }
-
     /// Counts it from now on, until it is dropped.
     pub fn count(&mut self, series: Rc<TcpSeries>) {
         match self {
             Self::Plain(tcp) => tcp.count(series),
             Self::Accepted(tls) => tls.get_mut().0.count(series),
             Self::Opened(tls) => tls.get_mut().0.count(series),
+            // What is on the wire is counted, and that is the connection around it.
+            Self::Multiplexed(_) => {}
         }
     }
 
@@ -243,13 +247,15 @@ impl Stream {
             Self::Plain(tcp) => tcp,
             Self::Accepted(tls) => tls.get_ref().0,
             Self::Opened(tls) => tls.get_ref().0,
+            // That is what its drop means.
+            Self::Multiplexed(_) => return,
         };
         if let Some(counted) = &tcp.counted {
             counted.ending.set(Ending::ClientReset);
         }
         // The socket may be gone already; then there is nobody to tell.
         let _gone =
-            socket2::SockRef::from(self.socket()).set_linger(Some(std::time::Duration::ZERO));
+            socket2::SockRef::from(tcp.socket()).set_linger(Some(std::time::Duration::ZERO));
     }
 
     /// Whether an idle connection can still be used: open, and with nothing unexpected to read.
@@ -268,6 +274,9 @@ impl AsyncRead for Stream {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_read(context, buffer),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_read(context, buffer),
+            Self::Multiplexed(stream) => stream
+                .poll_read(context, buffer.initialize_unfilled())
+                .map_ok(|count| buffer.advance(count)),
         }
     }
 }
@@ -290,6 +299,10 @@ impl AsyncWrite for Stream {
             Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_write_vectored(context, slices),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_write_vectored(context, slices),
+            Self::Multiplexed(stream) => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                stream.poll_write(context, first.map_or(&[], |slice| &**slice))
+            }
         }
     }
 

@@ -1,0 +1,167 @@
+//! The shared connection to one endpoint: made when a crowd comes, closed when it is old or has nothing to do.
+
+use super::{MultiplexedStream, Session};
+use crate::balance::Slot;
+use crate::dial;
+use crate::http::answer::Refusal;
+use crate::io::Stream;
+use crate::upstream::Peer;
+use crate::worker::Worker;
+use leno_runtime::tasks;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+/// A proxy that does not know how to share is asked again after this long: it may be another one by then.
+const UNKNOWN_FOR: Duration = Duration::from_mins(10);
+/// One that could not be reached, after this long.
+const UNREACHED_FOR: Duration = Duration::from_secs(1);
+/// A session gets no new streams after this long: who is on the other side was verified when it began.
+const AGE_MAX: Duration = Duration::from_hours(1);
+
+/// The shared connection of one endpoint and thread.
+#[derive(Debug, Default)]
+pub struct Shared {
+    held: RefCell<Option<Held>>,
+    idle: RefCell<Vec<(MultiplexedStream, Instant)>>,
+    next: Cell<Next>,
+    /// Those who wait for the one that is being opened, and why it could not be.
+    waiting: tokio::sync::Notify,
+    failed: RefCell<Option<Refusal>>,
+}
+
+/// When one may be opened.
+#[derive(Clone, Copy, Debug, Default)]
+enum Next {
+    #[default]
+    Now,
+    /// It is being opened.
+    Opening,
+    NotBefore(Instant),
+}
+
+/// The session in use; dropped, it closes once its last stream has ended.
+#[derive(Debug)]
+struct Held {
+    session: Rc<Session>,
+    since: Instant,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.session.leave();
+    }
+}
+
+impl Shared {
+    /// A stream, if there is a shared connection with room.
+    pub fn take(&self, context: &mut Context<'_>) -> Option<Stream> {
+        let held = self.held.borrow();
+        let held = held.as_ref()?;
+        loop {
+            let Some((stream, _)) = self.idle.borrow_mut().pop() else { break };
+            let mut stream = Stream::Multiplexed(stream);
+            if held.session.is_open() && stream.is_idle_alive(context) {
+                return Some(stream);
+            }
+        }
+        held.session.open().map(Stream::Multiplexed)
+    }
+
+    /// Keeps a stream for the next request, as long as its session is the one in use.
+    pub fn put(&self, stream: MultiplexedStream, now: Instant) {
+        if stream.may_stay() {
+            self.idle.borrow_mut().push((stream, now));
+        }
+    }
+
+    /// Streams that nobody uses now.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.idle.borrow().len()
+    }
+
+    /// Closes what is old or of no use any more.
+    pub fn sweep(&self, now: Instant, idle_max: Duration) {
+        let context = Context::from_waker(std::task::Waker::noop());
+        let age = |since: Instant| now.saturating_duration_since(since);
+        let gone = self
+            .held
+            .borrow()
+            .as_ref()
+            .is_some_and(|held| !held.session.is_open() || age(held.since) >= AGE_MAX);
+        let mut idle = self.idle.take();
+        idle.retain(|(stream, since)| {
+            !gone && age(*since) < idle_max && stream.poll_read(&context, &mut [0; 1]).is_pending()
+        });
+        self.idle.replace(idle);
+        let unused =
+            self.held.borrow().as_ref().is_some_and(|held| {
+                age(held.since) >= idle_max && held.session.open_streams() == 0
+            });
+        if gone || unused {
+            self.held.take();
+        }
+    }
+
+    /// Waits for the one that is being opened, if one is.
+    ///
+    /// # Errors
+    /// The endpoint could not be reached.
+    pub async fn opened(&self) -> Result<(), Refusal> {
+        if !matches!(self.next.get(), Next::Opening) {
+            return Ok(());
+        }
+        self.waiting.notified().await;
+        self.failed.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// It is open, or cannot be and may be tried again at this time.
+    fn told(&self, next: Instant, failed: Option<Refusal>) {
+        self.next.set(Next::NotBefore(next));
+        self.failed.replace(failed);
+        self.waiting.notify_waiters();
+    }
+
+    /// Whether one should be opened now.
+    fn is_wanted(&self, now: Instant) -> bool {
+        let usable = self.held.borrow().as_ref().is_some_and(|held| held.session.is_open());
+        !usable
+            && match self.next.get() {
+                Next::Now => true,
+                Next::Opening => false,
+                Next::NotBefore(at) => now >= at,
+            }
+    }
+}
+
+/// A crowd is at this endpoint: a shared connection is opened, unless there is one.
+pub fn begin(worker: &Rc<Worker>, slot: &Rc<Slot<Peer>>) {
+    if !slot.data.shared.is_wanted(worker.swept_at()) || !dial::is_meshed(worker, &slot.endpoint) {
+        return;
+    }
+    slot.data.shared.next.set(Next::Opening);
+    let (worker, slot) = (worker.clone(), slot.clone());
+    tasks::spawn_local("shared connection", async move {
+        let dialled = dial::shared(&worker, &slot.endpoint).await;
+        let shared = &slot.data.shared;
+        let now = Instant::now();
+        let stream = match dialled {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return shared.told(now + UNKNOWN_FOR, None),
+            Err(refusal) => return shared.told(now + UNREACHED_FOR, Some(refusal)),
+        };
+        slot.connected();
+        let session = Session::dialled();
+        shared.held.replace(Some(Held { session: session.clone(), since: now }));
+        shared.told(now + UNREACHED_FOR, None);
+        slot.data.tell_all();
+        let drain = worker.drain.clone();
+        // The endpoint may go, and the thread with it, while the session ends its streams.
+        drop((slot, worker));
+        if let Err(error) = session.run(stream, &drain, drop).await {
+            tracing::debug!(%error, "a shared connection broke");
+        }
+    });
+}

@@ -1,0 +1,189 @@
+//! Many requests in the one connection that two proxies share.
+
+use crate::security::with_authority;
+use leno_tests::authority::{Authority, Leaf};
+use leno_tests::mesh::{Mesh, Meshed, Plan};
+use leno_tests::script::find;
+use leno_tests::wait;
+use rustls::{ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+
+const PORT: u16 = 8001;
+const SHARED_FROM: &str = "LENO_PROXY_SHARED_FROM_REQUESTS";
+/// Requests at once.
+const CROWD: usize = 64;
+
+fn plan() -> Plan {
+    Plan::new().pod("client").pod("server").service("server", [PORT], &["server"])
+}
+
+fn listen(mesh: &Mesh) -> TcpListener {
+    let server = &mesh.pod("server").namespace;
+    server.run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT))).expect("free")
+}
+
+/// Serves connections, each in a thread, until the test is over.
+fn serve(listener: TcpListener, connection: impl Fn(TcpStream) + Clone + Send + 'static) {
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let connection = connection.clone();
+            std::thread::spawn(move || connection(stream));
+        }
+    });
+}
+
+fn connect(mesh: &Mesh) -> TcpStream {
+    let address = SocketAddr::from((mesh.service("server").addresses.v4, PORT));
+    let stream = mesh.pod("client").namespace.run(|| TcpStream::connect(address)).expect("connect");
+    stream.set_read_timeout(Some(wait::LIMIT)).expect("a limit");
+    stream
+}
+
+fn ask(stream: &mut impl Write, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: server\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("asked");
+}
+
+/// Reads a head, without what follows; `None` at the end of the connection.
+fn head(stream: &mut impl Read) -> Option<String> {
+    let mut head = Vec::new();
+    while find(&head, b"\r\n\r\n").is_none() {
+        let mut byte = [0];
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn answer(stream: &mut impl Read, length: usize) -> Vec<u8> {
+    let head = head(stream).expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("its body");
+    body
+}
+
+/// Each asks for a path of its own and nobody is answered before all have asked: nobody waits for another in the proxies.
+#[test]
+fn a_crowd_shares_connections_and_nobody_waits_for_another() {
+    let mesh = plan().start("sharing-crowd", Meshed::Yes);
+    let all = Arc::new(Barrier::new(CROWD));
+    serve(listen(&mesh), move |mut stream| {
+        while let Some(head) = head(&mut stream) {
+            all.wait();
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+            drop(stream.write_all(answer.as_bytes()));
+        }
+    });
+    let mut clients: Vec<TcpStream> = (0..CROWD).map(|_| connect(&mesh)).collect();
+    for round in 10..20 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            ask(client, &format!("/{round}/{number:03}"));
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let expected = format!("/{round}/{number:03}");
+            assert_eq!(answer(client, expected.len()), expected.as_bytes());
+        }
+    }
+    let metrics = mesh.pod("server").metrics();
+    let inbound = [("direction", "inbound"), ("peer", "src")];
+    let opened = metrics.sum("tcp_open_total", &inbound);
+    assert!(
+        (1.0..=5.0).contains(&opened),
+        "three on their own and one for the rest:\n{}",
+        metrics.about("tcp_open_total")
+    );
+    // Who they are is known of each.
+    let known = metrics.sum(
+        "response_total",
+        &[("direction", "inbound"), ("client_id", "spiffe://cluster.local/ns/default/sa/client")],
+    );
+    assert!(known >= 10.0 * CROWD as f64, "{}", metrics.about("response_total"));
+}
+
+/// A client that asks for much and does not read it; others ask on, through the same connection.
+#[test]
+fn who_does_not_read_holds_up_nobody() {
+    const LARGE: usize = 64 << 20;
+    let plan = Plan::new().pod("client").proxy_env(SHARED_FROM, "1").pod("server");
+    let mesh = plan.service("server", [PORT], &["server"]).start("sharing-slow", Meshed::Yes);
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&written);
+    serve(listen(&mesh), move |mut stream| {
+        while let Some(head) = head(&mut stream) {
+            let length = if head.starts_with("GET /large") { LARGE } else { 5 };
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+            drop(stream.write_all(head.as_bytes()));
+            for _ in 0..length.div_ceil(65_536) {
+                if stream.write_all(&vec![b'x'; length.min(65_536)]).is_err() {
+                    return;
+                }
+                count.fetch_add(length.min(65_536), Ordering::AcqRel);
+            }
+        }
+    });
+    let mut slow = connect(&mesh);
+    ask(&mut slow, "/large");
+    assert!(head(&mut slow).expect("an answer").starts_with("HTTP/1.1 200"));
+    // Until nothing more fits between the server and the client that does not read.
+    let mut before = usize::MAX;
+    wait::until("the large answer to be held up", wait::LIMIT, || {
+        let now = written.load(Ordering::Acquire);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        (std::mem::replace(&mut before, now) == now).then_some(())
+    });
+    assert!(before < LARGE, "all of it was buffered somewhere");
+    let mut quick = connect(&mesh);
+    for _ in 0..200 {
+        ask(&mut quick, "/small");
+        assert_eq!(answer(&mut quick, 5), b"xxxxx");
+    }
+    let mut rest = vec![0; LARGE];
+    slow.read_exact(&mut rest).expect("all of it, once it is read");
+    assert!(rest.iter().all(|byte| *byte == b'x'));
+    let metrics = mesh.pod("server").metrics();
+    let inbound = [("direction", "inbound"), ("peer", "src")];
+    assert_eq!(metrics.sum("tcp_open_total", &inbound), 1.0, "{}", metrics.about("tcp_open"));
+}
+
+/// Another mesh's proxy, or an older one of ours: it knows TLS and HTTP, and no sharing.
+#[test]
+fn a_proxy_that_cannot_share_is_called_as_ever() {
+    #[track_caller]
+    fn check(name: &str, alpn: &[&str]) {
+        let authority = Authority::new("the test's root");
+        let plan = Plan::new().pod("client").proxy_env(SHARED_FROM, "1").impostor("server");
+        let plan = plan.service("server", [PORT], &["server"]);
+        let (plan, _files) = with_authority(plan, &authority);
+        let mesh = plan.start(name, Meshed::Yes);
+        let mut config = authority.issue(&Leaf::workload("server")).server_config();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let config = Arc::new(config);
+        let (say, called) = mpsc::channel();
+        serve(listen(&mesh), move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a configuration");
+            let mut stream = StreamOwned::new(connection, stream);
+            while head(&mut stream).is_some() {
+                say.send(()).expect("the test waits");
+                drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+            }
+        });
+        let mut client = connect(&mesh);
+        for _ in 0..3 {
+            ask(&mut client, "/");
+            assert_eq!(answer(&mut client, 2), b"ok");
+        }
+        assert_eq!(called.try_iter().count(), 3);
+        let metrics = mesh.pod("client").metrics();
+        let refused = metrics.sum("tls_refused_total", &[]);
+        assert_eq!(refused, 0.0, "nobody was refused:\n{}", metrics.about("tls_refused"));
+    }
+    check("sharing-no-alpn", &[]);
+    check("sharing-other-alpn", &["transport.l5d.io/v1"]);
+}
