@@ -343,10 +343,10 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         ),
         count("ACCESS_LOG_LINES_MAX", "4096", "access log lines that wait for stdout", 1 << 20),
     ];
-    // Fewer have little to send together, and go quicker each on its own.
+    // Who is alone goes quicker in a connection of its own.
     let shared_from = reader.with_default(
         "SHARED_FROM_REQUESTS",
-        "4",
+        "2",
         "from so many requests at once on at another proxy they share a connection; 0 is never",
         |text| number(text, 0, u32::MAX).map(|count| if count == 0 { u32::MAX } else { count }),
     );

@@ -125,7 +125,7 @@ async fn connect_bytes(
     let backend = worker.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
     let connected = attempt::acquire(worker, &backend, None, Instant::now(), async |slot| {
         let _pending = backend.pending(worker)?;
-        let _turn = slot.data.turn(true).await;
+        let _turn = slot.data.turn(None).await;
         let outstanding = slot.start(Instant::now());
         let direction = Direction::Outbound;
         let dialling = dial::connect(worker, direction, &slot.endpoint, dial::Carries::Bytes);

@@ -40,6 +40,17 @@ pub struct Pooled {
 /// for a connection that comes free meanwhile: a thousand requests at once must not cost a thousand handshakes.
 const DIALS_MAX: usize = 16;
 
+/// Which of the connections that are there a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefer {
+    /// A stream of a shared one, else an idle one.
+    Shared,
+    /// An idle one, else a stream of a shared one.
+    Own,
+    /// An idle one.
+    OnlyOwn,
+}
+
 /// What a request without a connection may do.
 pub enum Turn {
     /// Use this: it came free.
@@ -164,14 +175,13 @@ impl Numbers {
 }
 
 impl Peer {
-    /// An idle connection that is still open, the most recently used first; a crowd looks for a shared one before, who is
-    /// alone after.
-    pub async fn take(&self, crowded: bool) -> Option<Stream> {
+    /// An idle connection that is still open, the most recently used first; or a stream of a shared one.
+    pub async fn take(&self, prefer: Prefer) -> Option<Stream> {
         poll_fn(|context| {
-            let shared = |context: &mut Context<'_>| self.shared.take(context);
-            let taken = match crowded {
-                true => shared(context).or_else(|| self.take_own(context)),
-                false => self.take_own(context).or_else(|| shared(context)),
+            let taken = match prefer {
+                Prefer::Shared => self.shared.take(context).or_else(|| self.take_own(context)),
+                Prefer::Own => self.take_own(context).or_else(|| self.shared.take(context)),
+                Prefer::OnlyOwn => self.take_own(context),
             };
             Poll::Ready(taken)
         })
@@ -206,20 +216,20 @@ impl Peer {
         }
     }
 
-    /// Waits for a connection that comes free, or for the turn to open one; `fresh_only` wants the turn.
-    pub async fn turn(&self, fresh_only: bool) -> Turn {
+    /// Waits for a connection that comes free, or for the turn to open one; without a preference for the turn alone.
+    pub async fn turn(&self, prefer: Option<Prefer>) -> Turn {
         let count = &self.dials.count;
         let got = loop {
             if count.get() < DIALS_MAX {
                 count.set(count.get() + 1);
                 break Turn::Dial(Dialling(self.dials.clone()));
             }
-            if fresh_only {
+            let Some(prefer) = prefer else {
                 self.dials.turn.wait().await;
                 continue;
-            }
+            };
             self.dials.either.wait().await;
-            if let Some(stream) = self.take(true).await {
+            if let Some(stream) = self.take(prefer).await {
                 break Turn::Idle(stream);
             }
         };

@@ -37,7 +37,7 @@ fn defaults_are_pinned() {
         streams_max: 256,
         pending_requests_max: 1024,
         pool_idle_max: 64,
-        shared_from_requests: 4,
+        shared_from_requests: 2,
         pool_idle_age_max: Duration::from_mins(1),
         application_idle_age_max: Duration::from_secs(4),
         connect_max: Duration::from_secs(1),

@@ -3,6 +3,7 @@
 //! The same for both directions; what differs is the [`Hop`]: who may, where to, which numbers.
 
 use super::answer::Refusal;
+use super::connection;
 use super::exchange::{Done, Exchange, Failure, Outcome, Outgoing};
 use super::scratch::{Parts, Scratch};
 use crate::attempt::{self, Tried};
@@ -12,7 +13,7 @@ use crate::io::{Buffer, Stream};
 use crate::route::{Choice, Kind, View};
 use crate::tcp;
 use crate::telemetry::{Direction, HttpSeries};
-use crate::upstream::{Backend, Peer, Pooled, Turn};
+use crate::upstream::Peer;
 use crate::worker::{Standing, Worker};
 use leno_http1::edit::{self, Edit, FieldLine, Persistence};
 use leno_http1::{BodyReader, Malformed, Parse, RequestHead, Upgrade, Version};
@@ -270,13 +271,14 @@ async fn forward<H: Hop>(
     let whole = body.is_complete();
     let exchange = parts.request.exchange(forwards_upgrade(&parts.request));
     let idempotent = parts.request.method().is_idempotent();
+    let may_share = whole && parts.request.upgrade().is_none();
     let mut keep_alive = parts.request.keep_alive();
 
     let mut tried = Tried::default();
     let mut avoid: Option<Rc<Slot<Peer>>> = None;
     loop {
         let connect = async |slot: &Rc<Slot<Peer>>| {
-            connection(worker, hop, &choice.backend, slot, tried.repeated).await
+            connection::acquire(worker, hop, &choice.backend, slot, may_share, tried).await
         };
         let asked = tried.begins(begun);
         let acquired =
@@ -323,6 +325,7 @@ async fn forward<H: Hop>(
                 keep_alive &= client_stays;
                 let status = parts.response.status();
                 succeeded(hop, &story, outstanding, &series, (status, head_at, response_bytes));
+                slot.data.shared.answered(response_bytes);
                 if upstream_stays {
                     slot.data.put(upstream, worker);
                 }
@@ -426,41 +429,6 @@ impl Lines<'_> {
     fn edit(&self) -> Edit<'_> {
         Edit { set: &self.set, append: &self.append, remove: &self.remove, ..Edit::default() }
     }
-}
-
-/// A connection to this endpoint: an idle one, else a new one.
-async fn connection<H: Hop>(
-    worker: &Worker,
-    hop: &H,
-    backend: &Backend,
-    slot: &Rc<Slot<Peer>>,
-    fresh_only: bool,
-) -> Result<Pooled, Refusal> {
-    let at_once = slot.outstanding() + slot.data.acquiring() + 1;
-    let crowded = !fresh_only && at_once >= worker.limits.shared_from_requests;
-    if crowded {
-        hop.crowd(slot);
-    }
-    if !fresh_only && let Some(stream) = slot.data.take(crowded).await {
-        return Ok(Pooled { stream, reused: true, at_once: true });
-    }
-    let _pending = backend.pending(worker)?;
-    let _acquiring = slot.data.acquire();
-    if crowded {
-        slot.data.shared.opened().await?;
-        if let Some(stream) = slot.data.take(true).await {
-            return Ok(Pooled { stream, reused: true, at_once: false });
-        }
-    }
-    let turn = match slot.data.turn(fresh_only).await {
-        Turn::Idle(stream) => return Ok(Pooled { stream, reused: true, at_once: false }),
-        Turn::Dial(turn) => turn,
-    };
-    let stream = Box::pin(hop.connect(slot)).await;
-    drop(turn);
-    let stream = stream?;
-    slot.connected();
-    Ok(Pooled { stream, reused: false, at_once: false })
 }
 
 fn succeeded<H: Hop>(

@@ -1,5 +1,6 @@
 //! The shared connection to one endpoint: made when a crowd comes, closed when it is old or has nothing to do.
 
+use super::frame::FRAME_BYTES_MAX;
 use super::{MultiplexedStream, Session};
 use crate::balance::Slot;
 use crate::dial;
@@ -20,6 +21,12 @@ const UNREACHED_FOR: Duration = Duration::from_secs(1);
 /// A session gets no new streams after this long: who is on the other side was verified when it began.
 const AGE_MAX: Duration = Duration::from_hours(1);
 
+/// Answers that are as long as this on average are not shared: each fills records by itself, and one connection more to copy
+/// through is only dearer.
+const ANSWER_BYTES_MAX: u64 = FRAME_BYTES_MAX as u64;
+/// The weight of one answer in that average.
+const ANSWER_SHARE: u64 = 8;
+
 /// The shared connection of one endpoint and thread.
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -29,6 +36,8 @@ pub struct Shared {
     /// Those who wait for the one that is being opened, and why it could not be.
     waiting: tokio::sync::Notify,
     failed: RefCell<Option<Refusal>>,
+    /// Bytes of the last answers' bodies, on average.
+    answer_bytes: Cell<u64>,
 }
 
 /// When one may be opened.
@@ -67,6 +76,18 @@ impl Shared {
             }
         }
         held.session.open().map(Stream::Multiplexed)
+    }
+
+    /// An answer had a body of so many bytes.
+    pub fn answered(&self, bytes: u64) {
+        let average = self.answer_bytes.get();
+        self.answer_bytes.set(average - average / ANSWER_SHARE + bytes / ANSWER_SHARE);
+    }
+
+    /// Whether answers are short enough for sharing to be of use.
+    #[must_use]
+    pub fn is_of_use(&self) -> bool {
+        self.answer_bytes.get() <= ANSWER_BYTES_MAX
     }
 
     /// Keeps a stream for the next request, as long as its session is the one in use.
