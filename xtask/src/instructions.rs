@@ -51,7 +51,7 @@ struct Exchange {
 /// between two writes, adds to it.
 const ROUNDS: usize = 3;
 
-static EXCHANGES: [Exchange; 4] = [
+static EXCHANGES: [Exchange; 5] = [
     Exchange { name: "http1", what: "GET, connection kept", start: drive::http1, count: 1000 },
     Exchange {
         name: "connection",
@@ -59,6 +59,7 @@ static EXCHANGES: [Exchange; 4] = [
         start: drive::http1_connections,
         count: 300,
     },
+    Exchange { name: "crowd", what: "GET, 8 at once", start: drive::http1_crowd, count: 1000 },
     Exchange { name: "grpc", what: "gRPC, unary", start: drive::grpc, count: 1000 },
     Exchange { name: "tcp", what: "16 KiB there and back", start: drive::tcp, count: 300 },
 ];

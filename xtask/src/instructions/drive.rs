@@ -1,7 +1,7 @@
 //! What drives the two proxies: one client and one server of ours, in lockstep.
 //!
 //! One request at a time over one connection, each written at once: what the proxies are woken for, and how often, is the
-//! same in every run. It is the path of a mesh that is not saturated; batching under load makes a request cheaper.
+//! same in every run. It is the path of a mesh that is not saturated; [`http1_crowd`] is what batching makes of it.
 
 use super::grpc;
 use anyhow::{Context as _, Result, ensure};
@@ -20,6 +20,9 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
 const BODY_BYTES: usize = 200;
 /// What an exchange of opaque bytes carries, each way: as much as a TLS record has room for.
 pub(super) const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Clients of a crowd; a divisor of what is counted.
+const CROWD: u32 = 8;
 
 pub(super) const HTTP1_PORT: u16 = 8080;
 pub(super) const GRPC_PORT: u16 = 8081;
@@ -95,6 +98,20 @@ pub(super) fn http1(mesh: &Mesh) -> Result<Drive> {
     Ok(Box::new(move |count| (0..count).try_for_each(|_| get(&mut stream, REQUEST))))
 }
 
+/// GETs of so many clients at once, over a kept-alive connection each: the proxies share one connection for them.
+pub(super) fn http1_crowd(mesh: &Mesh) -> Result<Drive> {
+    let (client, address) = (&mesh.pod("client").namespace, address(mesh, HTTP1_PORT));
+    let streams = (0..CROWD).map(|_| connect(client, address)).collect::<Result<Vec<_>>>();
+    let mut streams = streams?;
+    Ok(Box::new(move |count| {
+        for _ in 0..count / CROWD {
+            streams.iter_mut().try_for_each(|stream| stream.write_all(REQUEST))?;
+            streams.iter_mut().try_for_each(answered)?;
+        }
+        Ok(())
+    }))
+}
+
 /// GETs over a connection each.
 pub(super) fn http1_connections(mesh: &Mesh) -> Result<Drive> {
     let address = address(mesh, HTTP1_PORT);
@@ -121,6 +138,10 @@ pub(super) fn http1_connections(mesh: &Mesh) -> Result<Drive> {
 
 fn get(stream: &mut TcpStream, request: &[u8]) -> Result<()> {
     stream.write_all(request)?;
+    answered(stream)
+}
+
+fn answered(stream: &mut TcpStream) -> Result<()> {
     let mut answer = [0; 4096];
     let mut have = 0;
     loop {
