@@ -5,10 +5,11 @@ use leno_tests::authority::{Authority, Leaf};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::script::find;
 use leno_tests::wait;
+use nix::sys::signal::Signal;
 use rustls::{ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
 const PORT: u16 = 8001;
@@ -150,6 +151,54 @@ fn who_does_not_read_holds_up_nobody() {
     let metrics = mesh.pod("server").metrics();
     let inbound = [("direction", "inbound"), ("peer", "src")];
     assert_eq!(metrics.sum("tcp_open_total", &inbound), 1.0, "{}", metrics.about("tcp_open"));
+}
+
+/// Requests that may not be repeated, on streams that are used again, while the other proxy is told to end: each is answered.
+#[test]
+fn a_drain_loses_no_request() {
+    let mut mesh = {
+        let plan = Plan::new().pod("client").proxy_env(SHARED_FROM, "1").pod("a").pod("b");
+        plan.service("server", [PORT], &["a", "b"]).start("sharing-drain", Meshed::Yes)
+    };
+    for pod in ["a", "b"] {
+        let server = &mesh.pod(pod).namespace;
+        let listener = server.run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)));
+        serve(listener.expect("free"), |mut stream| {
+            while head(&mut stream).is_some() {
+                drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+            }
+        });
+    }
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let (mut client, stop, answered) =
+                (connect(&mesh), Arc::clone(&stop), Arc::clone(&answered));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Acquire) {
+                    client
+                        .write_all(b"POST / HTTP/1.1\r\nHost: server\r\nContent-Length: 0\r\n\r\n")
+                        .expect("asked");
+                    assert_eq!(answer(&mut client, 2), b"ok");
+                    answered.fetch_add(1, Ordering::AcqRel);
+                }
+            })
+        })
+        .collect();
+    let wait_for_more = |count: usize| {
+        let wanted = answered.load(Ordering::Acquire) + count;
+        wait::until("more answers", wait::LIMIT, || {
+            (answered.load(Ordering::Acquire) >= wanted).then_some(())
+        });
+    };
+    wait_for_more(1000);
+    let mut proxy = mesh.pod_mut("a").proxy_mut().take().expect("a proxy");
+    proxy.signal(Signal::SIGTERM);
+    let status = proxy.wait(wait::LIMIT).expect("the proxy ends");
+    assert_eq!(status.code(), Some(0), "{}", proxy.said());
+    wait_for_more(500);
+    stop.store(true, Ordering::Release);
+    clients.into_iter().for_each(|client| client.join().expect("every POST was answered"));
 }
 
 /// Another mesh's proxy, or an older one of ours: it knows TLS and HTTP, and no sharing.

@@ -57,18 +57,20 @@ pub fn is_meshed(worker: &Worker, endpoint: &Endpoint) -> bool {
     identity(worker, endpoint).is_some()
 }
 
-/// Connects to a proxy for many requests at once; `None` where that proxy does not know how.
+/// Connects to a proxy for many requests at once. What goes wrong within TLS is told to the caller alone: nobody is refused
+/// anything by it who can have a connection of its own.
 ///
 /// # Errors
-/// As [`connect`].
-pub async fn shared(worker: &Worker, endpoint: &Endpoint) -> Result<Option<Stream>, Refusal> {
-    let Some(identity) = identity(worker, endpoint) else { return Ok(None) };
-    let stream = match handshake(worker, endpoint.address, identity, Alpn::Multiplex).await? {
-        Ok(stream) => Some(stream),
-        Err(Refused::ApplicationProtocol) => None,
-        Err(refused) => return Err(refusal(worker, endpoint, &refused)),
+/// The endpoint cannot be reached.
+pub async fn shared(
+    worker: &Worker,
+    endpoint: &Endpoint,
+) -> Result<Result<Stream, Refused>, Refusal> {
+    let Some(identity) = identity(worker, endpoint) else {
+        return Ok(Err(Refused::ApplicationProtocol));
     };
-    Ok(stream.map(|mut stream| {
+    let made = handshake(worker, endpoint.address, identity, Alpn::Multiplex).await?;
+    Ok(made.map(|mut stream| {
         stream.count(worker.endpoint_series(Direction::Outbound, endpoint));
         stream
     }))

@@ -83,10 +83,12 @@ pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
 async fn unfold(worker: &Rc<Worker>, arrived: Arrived, client: SocketAddr) -> Refusal {
     let Arrived { stream, peer, target, .. } = arrived;
     let accept = |stream| {
+        // Dropped where there is no room, which resets it.
+        let Some(place) = worker.inbound_place() else { return };
         let (worker, peer) = (worker.clone(), peer.clone());
         let stream = Stream::Multiplexed(stream);
         tasks::spawn_local("inbound stream", async move {
-            let _held = worker.drain.guard();
+            let _held = (worker.drain.guard(), place);
             let arrived = Arrived::new(stream, Buffer::new(), peer, target);
             let ended = admitted(&worker, arrived, client).await;
             worker.connection_ended(Direction::Inbound, client, target, &ended);
@@ -94,10 +96,13 @@ async fn unfold(worker: &Rc<Worker>, arrived: Arrived, client: SocketAddr) -> Re
     };
     match Session::accepted().run(stream, &worker.drain, accept).await {
         Ok(()) => Ending::Complete.into(),
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Refusal::because(Ending::MalformedRequest, format!("shared connection: {error}"))
-        }
-        Err(_) => Ending::ClientReset.into(),
+        Err(error) => match Refused::of(&error) {
+            Refused::Io(std::io::ErrorKind::InvalidData) => {
+                Refusal::because(Ending::MalformedRequest, format!("shared connection: {error}"))
+            }
+            Refused::Io(_) | Refused::Closed => Ending::ClientReset.into(),
+            refused => Refusal::because(Ending::TlsRefused, refused.to_string()),
+        },
     }
 }
 

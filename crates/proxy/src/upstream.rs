@@ -232,6 +232,10 @@ impl Peer {
             if let Some(stream) = self.take(prefer).await {
                 break Turn::Idle(stream);
             }
+            if prefer == Prefer::OnlyOwn && self.shared.idle() > 0 {
+                // What came free is of use to somebody else.
+                self.dials.either.wake();
+            }
         };
         // A turn and a connection may have come free together, and told only one of those who wait.
         if count.get() < DIALS_MAX {
@@ -244,12 +248,12 @@ impl Peer {
 
     /// Keeps a connection for the next request.
     pub fn put(&self, stream: Stream, worker: &Worker) {
-        let now = worker.swept_at();
+        let (now, idle_max) = (worker.swept_at(), worker.limits.pool_idle_max);
         match stream {
-            Stream::Multiplexed(stream) => self.shared.put(stream, now),
+            Stream::Multiplexed(stream) => self.shared.put(stream, now, idle_max),
             stream => {
                 let mut idle = self.idle.borrow_mut();
-                if idle.len() < worker.limits.pool_idle_max {
+                if idle.len() < idle_max {
                     idle.push((stream, now));
                 }
             }

@@ -250,15 +250,14 @@ impl Worker {
                 },
                 () = self.drain.started() => return,
             };
-            let open = &self.open[side as usize];
-            if open.get() >= self.limits.connections_max / self.config.workers.max(1) {
-                self.recorder.ended(side.direction(), Ending::ConnectionLimit);
+            if self.is_full(side) {
                 continue;
             }
             // Small writes are whole messages here: waiting for more would only delay them.
             if socket.set_nodelay(true).is_err() {
                 continue;
             }
+            let open = &self.open[side as usize];
             open.set(open.get() + 1);
             // Two tasks, not one that chooses: each would have the room that the larger needs, for as long as it idles.
             match side {
@@ -280,6 +279,27 @@ impl Worker {
     async fn serve_outbound(self: Rc<Self>, socket: TcpStream) {
         let _held = (self.drain.guard(), Open(&self.open[Side::Outbound as usize]));
         outbound::serve(self.clone(), socket).await;
+    }
+
+    /// Whether there is no room for another connection; then that is counted.
+    fn is_full(&self, side: Side) -> bool {
+        let open = self.open[side as usize].get();
+        let full = open >= self.limits.connections_max / self.config.workers.max(1);
+        if full {
+            self.recorder.ended(side.direction(), Ending::ConnectionLimit);
+        }
+        full
+    }
+
+    /// Room for one more from outside that came within another connection; it counts as one until this is dropped.
+    #[must_use]
+    pub fn inbound_place(self: &Rc<Self>) -> Option<Place> {
+        if self.is_full(Side::Inbound) {
+            return None;
+        }
+        let open = &self.open[Side::Inbound as usize];
+        open.set(open.get() + 1);
+        Some(Place(self.clone()))
     }
 
     /// When the last sweep was: the time to within [`SWEEP_INTERVAL`], without asking the clock.
@@ -501,6 +521,15 @@ impl Side {
             Self::Inbound => crate::telemetry::Direction::Inbound,
             Self::Outbound => crate::telemetry::Direction::Outbound,
         }
+    }
+}
+
+/// A connection within another, counted as open.
+pub struct Place(Rc<Worker>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(Open(&self.0.open[Side::Inbound as usize]));
     }
 }
 

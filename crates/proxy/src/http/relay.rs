@@ -10,6 +10,7 @@ use crate::attempt::{self, Tried};
 use crate::balance::{self, Outstanding, Slot};
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
+use crate::multiplex::session::LEAVE_WAIT_MAX;
 use crate::route::{Choice, Kind, View};
 use crate::tcp;
 use crate::telemetry::{Direction, HttpSeries};
@@ -120,7 +121,15 @@ pub async fn serve<H: Hop>(
     mut client: Stream,
     mut ahead: Buffer,
 ) -> Ending {
-    let draining = worker.drain.started();
+    let multiplexed = client.is_multiplexed();
+    let draining = async {
+        worker.drain.started().await;
+        if multiplexed {
+            // Its session has said that we leave. Until that is heard a request may be on its way in this stream, and would
+            // be lost: only who opens streams can end an idle one.
+            Box::pin(tokio::time::sleep(LEAVE_WAIT_MAX)).await;
+        }
+    };
     tokio::pin!(draining);
     loop {
         match first_bytes(&mut client, &mut ahead, draining.as_mut()).await {
@@ -271,7 +280,8 @@ async fn forward<H: Hop>(
     let whole = body.is_complete();
     let exchange = parts.request.exchange(forwards_upgrade(&parts.request));
     let idempotent = parts.request.method().is_idempotent();
-    let may_share = whole && parts.request.upgrade().is_none();
+    let tunnel = parts.request.upgrade().is_some() || parts.request.is_connect();
+    let may_share = whole && !tunnel;
     let mut keep_alive = parts.request.keep_alive();
 
     let mut tried = Tried::default();

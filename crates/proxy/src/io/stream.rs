@@ -204,7 +204,8 @@ impl Stream {
     /// Sends what TLS holds back.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) | Self::Multiplexed(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Multiplexed(stream) => stream.poll_flush(),
             Self::Accepted(tls) => Pin::new(tls.as_mut()).poll_flush(context),
             Self::Opened(tls) => Pin::new(tls.as_mut()).poll_flush(context),
         }
@@ -228,6 +229,12 @@ impl Stream {
             }
             other => other,
         }
+    }
+
+    /// Whether it is one of many in another.
+    #[must_use]
+    pub fn is_multiplexed(&self) -> bool {
+        matches!(self, Self::Multiplexed(_))
     }
 
     /// Counts it from now on, until it is dropped.

@@ -19,6 +19,9 @@ pub const WINDOW_BYTES: u32 = 64 * 1024;
 /// Streams that are open at the same time in one session.
 pub const STREAMS_MAX: usize = 256;
 
+/// Generations that a stream's number has room for.
+const GENERATIONS: u32 = 1 << 24;
+
 const DATA: u8 = 0;
 const END: u8 = 1;
 const RESET: u8 = 2;
@@ -46,7 +49,7 @@ pub enum Frame<'a> {
 pub struct StreamId(u32);
 
 impl StreamId {
-    /// The stream of this place after so many others there; the count wraps at 2^24.
+    /// The stream of this place after so many others there; the count begins anew at 2^24.
     #[must_use]
     pub fn new(place: usize, generation: u32) -> Self {
         debug_assert!(place < STREAMS_MAX, "a place is one of STREAMS_MAX");
@@ -66,10 +69,11 @@ impl StreamId {
         self.0 >> 8
     }
 
-    /// The next one at the same place.
+    /// The next one at the same place; zero is none that was ever there.
     #[must_use]
     pub fn next(self) -> Self {
-        Self::new(self.place(), self.generation().wrapping_add(1))
+        let next = (self.generation() + 1) % GENERATIONS;
+        Self::new(self.place(), next.max(1))
     }
 }
 
@@ -196,6 +200,6 @@ mod tests {
     fn a_place_has_one_stream_after_the_other() {
         let stream = StreamId::new(7, (1 << 24) - 1);
         assert_eq!((stream.place(), stream.generation()), (7, (1 << 24) - 1));
-        assert_eq!((stream.next().place(), stream.next().generation()), (7, 0));
+        assert_eq!((stream.next().place(), stream.next().generation()), (7, 1));
     }
 }

@@ -21,7 +21,7 @@ const OUT_BYTES_BRIM: usize = 2 * OUT_BYTES_MAX;
 /// Records that are read before those whose bytes they brought have a turn.
 const READS_MAX: usize = 4;
 /// The side that was called leaves the last word to the other, which may just be opening a stream; but not for longer.
-const LEAVE_WAIT_MAX: Duration = Duration::from_secs(1);
+pub const LEAVE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// What a session that has nothing to send keeps of the room for it.
 const OUT_BYTES_KEPT: usize = FRAME_BYTES_MAX;
 
@@ -87,11 +87,13 @@ impl Table {
         self.open += 1;
     }
 
-    fn remove(&mut self, stream: StreamId) {
+    fn remove(&mut self, stream: StreamId, side: Side) {
         if self.find(stream).is_some() {
             self.streams[stream.place()] = None;
-            self.free.push(stream.place());
             self.open -= 1;
+            if side == Side::Dialled {
+                self.free.push(stream.place());
+            }
         }
     }
 }
@@ -145,6 +147,13 @@ impl Session {
         self.table.borrow().open
     }
 
+    /// How many places there are, and how many the list of free ones has.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> (usize, usize) {
+        let table = self.table.borrow();
+        (table.streams.len(), table.free.len())
+    }
+
     /// Whether streams may still be opened, or used again.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -195,7 +204,7 @@ impl Session {
 
     /// A stream has ended on both sides.
     pub(super) fn remove(&self, stream: StreamId) {
-        self.table.borrow_mut().remove(stream);
+        self.table.borrow_mut().remove(stream, self.side);
         if self.phase.get() == Phase::Leaving && self.open_streams() == 0 {
             self.wake();
         }
@@ -235,6 +244,7 @@ impl Session {
             sending: Vec::new(),
             sent: 0,
             unflushed: false,
+            unwritable: None,
         };
         let ended = poll_fn(|context| {
             waited = waited || draining.as_mut().poll(context).is_ready();
@@ -267,6 +277,8 @@ struct Moving<'a, A> {
     sending: Vec<u8>,
     sent: usize,
     unflushed: bool,
+    /// Writing has failed: what has come is still read, as answers may be among it, and then the session ends.
+    unwritable: Option<io::Error>,
 }
 
 impl<A: FnMut(MultiplexedStream)> Moving<'_, A> {
@@ -280,7 +292,10 @@ impl<A: FnMut(MultiplexedStream)> Moving<'_, A> {
         drop(task);
         let mut reads = 0;
         loop {
-            let sent = self.poll_send(context)?;
+            let sent = self.poll_send(context).unwrap_or_else(|error| {
+                self.unwritable.get_or_insert(error);
+                Poll::Ready(())
+            });
             if sent.is_pending() && self.session.out.borrow().len() > OUT_BYTES_BRIM {
                 return Poll::Pending;
             }
@@ -299,6 +314,9 @@ impl<A: FnMut(MultiplexedStream)> Moving<'_, A> {
                 return Poll::Pending;
             }
         }
+        if let Some(error) = self.unwritable.take() {
+            return Poll::Ready(Err(error));
+        }
         let ours_to_end = self.session.side == Side::Dialled || waited;
         if self.session.is_open() || self.session.open_streams() > 0 || !ours_to_end {
             return Poll::Pending;
@@ -308,6 +326,10 @@ impl<A: FnMut(MultiplexedStream)> Moving<'_, A> {
 
     /// Sends what there is.
     fn poll_send(&mut self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
+        if self.unwritable.is_some() {
+            self.session.out.borrow_mut().clear();
+            return Ok(Poll::Ready(()));
+        }
         loop {
             while self.sent < self.sending.len() {
                 match self.stream.poll_write(context, &self.sending[self.sent..])? {

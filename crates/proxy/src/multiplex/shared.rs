@@ -9,6 +9,7 @@ use crate::io::Stream;
 use crate::upstream::Peer;
 use crate::worker::Worker;
 use leno_runtime::tasks;
+use leno_tls::Refused;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Context;
@@ -70,8 +71,9 @@ impl Shared {
         let held = held.as_ref()?;
         loop {
             let Some((stream, _)) = self.idle.borrow_mut().pop() else { break };
+            let may_stay = stream.may_stay();
             let mut stream = Stream::Multiplexed(stream);
-            if held.session.is_open() && stream.is_idle_alive(context) {
+            if may_stay && stream.is_idle_alive(context) {
                 return Some(stream);
             }
         }
@@ -91,9 +93,10 @@ impl Shared {
     }
 
     /// Keeps a stream for the next request, as long as its session is the one in use.
-    pub fn put(&self, stream: MultiplexedStream, now: Instant) {
-        if stream.may_stay() {
-            self.idle.borrow_mut().push((stream, now));
+    pub fn put(&self, stream: MultiplexedStream, now: Instant, idle_max: usize) {
+        let mut idle = self.idle.borrow_mut();
+        if stream.may_stay() && idle.len() < idle_max {
+            idle.push((stream, now));
         }
     }
 
@@ -159,6 +162,9 @@ impl Shared {
 
 /// A crowd is at this endpoint: a shared connection is opened, unless there is one.
 pub fn begin(worker: &Rc<Worker>, slot: &Rc<Slot<Peer>>) {
+    if worker.drain.has_started() {
+        return;
+    }
     if !slot.data.shared.is_wanted(worker.swept_at()) || !dial::is_meshed(worker, &slot.endpoint) {
         return;
     }
@@ -169,8 +175,10 @@ pub fn begin(worker: &Rc<Worker>, slot: &Rc<Slot<Peer>>) {
         let shared = &slot.data.shared;
         let now = Instant::now();
         let stream = match dialled {
-            Ok(Some(stream)) => stream,
-            Ok(None) => return shared.told(now + UNKNOWN_FOR, None),
+            Ok(Ok(stream)) => stream,
+            Ok(Err(Refused::ApplicationProtocol)) => return shared.told(now + UNKNOWN_FOR, None),
+            // Those who wait connect for themselves, and hear what is wrong, if it still is.
+            Ok(Err(_)) => return shared.told(now + UNREACHED_FOR, None),
             Err(refusal) => return shared.told(now + UNREACHED_FOR, Some(refusal)),
         };
         slot.connected();

@@ -189,6 +189,14 @@ impl MultiplexedStream {
         Poll::Ready(Ok(count))
     }
 
+    /// The session sends by itself; an error says that nothing can be sent any more.
+    pub fn poll_flush(&self) -> Poll<io::Result<()>> {
+        match self.channel.cut.get() {
+            true => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
     /// Says that nothing more will be written.
     pub fn shutdown(&self) {
         let channel = &self.channel;

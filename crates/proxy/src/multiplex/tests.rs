@@ -29,6 +29,7 @@ async fn pair() -> (TcpStream, TcpStream) {
 /// The side that opens, what the other side is given, and how each ended.
 struct Both {
     opens: Rc<Session>,
+    gives: Rc<Session>,
     given: mpsc::Receiver<Stream>,
     drain: Drain,
     ended: [JoinHandle<io::Result<()>>; 2],
@@ -37,17 +38,17 @@ struct Both {
 async fn both() -> Both {
     let (dialled, accepted) = pair().await;
     let (give, given) = mpsc::channel(STREAMS_MAX);
-    let (opens, drain) = (Session::dialled(), Drain::new());
-    let running = opens.clone();
+    let (opens, gives, drain) = (Session::dialled(), Session::accepted(), Drain::new());
+    let (running, serving) = (opens.clone(), gives.clone());
     let opening = tasks::spawn_local("dialled", async move {
         running.run(Stream::plain(dialled), &Drain::new(), drop).await
     });
     let other = drain.clone();
     let giving = tasks::spawn_local("accepted", async move {
         let accept = |stream| give.try_send(Stream::Multiplexed(stream)).expect("room");
-        Session::accepted().run(Stream::plain(accepted), &other, accept).await
+        serving.run(Stream::plain(accepted), &other, accept).await
     });
-    Both { opens, given, drain, ended: [opening, giving] }
+    Both { opens, gives, given, drain, ended: [opening, giving] }
 }
 
 impl Both {
@@ -266,4 +267,47 @@ fn what_breaks_the_protocol_ends_the_session() {
     check(&twice, "twice");
     let after = [Frame::Data(first, b"x"), Frame::End(first), Frame::Data(first, b"x")];
     check(&after, "ended");
+}
+
+/// A stream that ended leaves nothing behind, however many there were.
+#[test]
+fn places_are_used_again() {
+    run(async {
+        let mut both = both().await;
+        for _ in 0..20 * STREAMS_MAX {
+            let mut client = both.open();
+            client.write_all(b"x").await.expect("written");
+            drop(both.given().await);
+            assert!(client.read_u8().await.is_err());
+        }
+        assert_eq!(both.opens.places(), (1, 1), "one place, and it is free");
+        assert_eq!(both.gives.places(), (1, 0), "only who opens keeps a list of what is free");
+    });
+}
+
+/// What had come when the connection broke is read, also where something was about to be written.
+#[test]
+fn answers_outlive_a_connection_that_cannot_be_written() {
+    run(async {
+        let (dialled, mut accepted) = pair().await;
+        let session = Session::dialled();
+        let mut first = Stream::Multiplexed(session.open().expect("room"));
+        let mut second = Stream::Multiplexed(session.open().expect("room"));
+        first.write_all(b"question").await.expect("noted");
+        let mut answer = Vec::new();
+        frame::encode(Frame::Data(StreamId::new(0, 1), b"answer"), &mut answer);
+        accepted.write_all(&answer).await.expect("written");
+        // Nothing can be written to this socket any more, and what came is there to be read.
+        let dialled = dialled.into_std().expect("a socket");
+        dialled.shutdown(std::net::Shutdown::Write).expect("shut");
+        let dialled = TcpStream::from_std(dialled).expect("a socket");
+        second.write_all(b"another").await.expect("noted");
+        dialled.readable().await.expect("the answer is there");
+        let ended = session.clone().run(Stream::plain(dialled), &Drain::new(), drop).await;
+        assert!(ended.is_err());
+        let mut heard = [0; 6];
+        first.read_exact(&mut heard).await.expect("the answer");
+        assert_eq!(&heard, b"answer");
+        assert!(second.read_u8().await.is_err());
+    });
 }
