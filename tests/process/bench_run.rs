@@ -141,6 +141,9 @@ fn ctrl_c_leaves_the_result_and_nothing_else() -> Result<()> {
     let mut said = String::new();
     child.stderr.take().context("a pipe")?.read_to_string(&mut said)?;
     ensure!(status.code() == Some(130), "{status:?}: {said}");
+    let mut answer = String::new();
+    child.stdout.take().context("a pipe")?.read_to_string(&mut answer)?;
+    ensure!(answer.contains(", of what was measured before it was interrupted"), "{answer}");
     let result = result(&out)?;
     ensure!(result["state"] == "interrupted", "{}", result["state"]);
     let left = left(pid);

@@ -160,7 +160,11 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     if !campaign.assertions.is_empty() {
         let _ = writeln!(text, "{holding} of {} assertions hold", campaign.assertions.len());
     }
-    let _ = writeln!(text, "verdict: {}", campaign.verdict);
+    let so_far = match campaign.state.as_str() {
+        "interrupted" => ", of what was measured before it was interrupted",
+        _ => "",
+    };
+    let _ = writeln!(text, "verdict: {}{so_far}", campaign.verdict);
     for reason in &campaign.verdict_reasons {
         let _ = writeln!(text, "  {reason}");
     }
