@@ -30,8 +30,7 @@ impl Site {
 
     /// As [`Self::start`], with every request in the connection that two proxies share for many.
     fn start_shared(name: &str, pods: &[&str]) -> Self {
-        let client = Plan::new().pod("client");
-        Self::start_with(name, pods, client.proxy_env("LENO_PROXY_SHARED_FROM_REQUESTS", "1"))
+        Self::start_with(name, pods, Plan::new().pod("client").share_from(1))
     }
 
     fn start_with(name: &str, pods: &[&str], client: Plan) -> Self {
@@ -204,9 +203,8 @@ fn the_control_plane_dies_and_comes_back() {
 /// A proxy that is told to end finishes what it has; both sides of a call, one after the other.
 #[test]
 fn draining_finishes_what_is_there() {
-    for (pod, shared_from) in [("server", "0"), ("client", "0"), ("server", "1"), ("client", "1")] {
-        let plan = Plan::new().pod("client");
-        let plan = plan.proxy_env("LENO_PROXY_SHARED_FROM_REQUESTS", shared_from).pod("server");
+    for (pod, shared_from) in [("server", 0), ("client", 0), ("server", 1), ("client", 1)] {
+        let plan = Plan::new().pod("client").share_from(shared_from).pod("server");
         let mut mesh = plan.service("server", [PORT], &["server"]).start("drain", Meshed::Yes);
         let (mut client, mut server) = request_in_flight(&mesh);
         let mut proxy = mesh.pod_mut(pod).proxy_mut().take().expect("a proxy");

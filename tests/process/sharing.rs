@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
 const PORT: u16 = 8001;
-const SHARED_FROM: &str = "LENO_PROXY_SHARED_FROM_REQUESTS";
 /// Requests at once.
 const CROWD: usize = 64;
 
@@ -112,7 +111,7 @@ fn a_crowd_shares_connections_and_nobody_waits_for_another() {
 #[test]
 fn who_does_not_read_holds_up_nobody() {
     const LARGE: usize = 64 << 20;
-    let plan = Plan::new().pod("client").proxy_env(SHARED_FROM, "1").pod("server");
+    let plan = Plan::new().pod("client").share_from(1).pod("server");
     let mesh = plan.service("server", [PORT], &["server"]).start("sharing-slow", Meshed::Yes);
     let written = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&written);
@@ -157,7 +156,7 @@ fn who_does_not_read_holds_up_nobody() {
 #[test]
 fn a_drain_loses_no_request() {
     let mut mesh = {
-        let plan = Plan::new().pod("client").proxy_env(SHARED_FROM, "1").pod("a").pod("b");
+        let plan = Plan::new().pod("client").share_from(1).pod("a").pod("b");
         plan.service("server", [PORT], &["a", "b"]).start("sharing-drain", Meshed::Yes)
     };
     for pod in ["a", "b"] {
@@ -207,7 +206,7 @@ fn a_proxy_that_cannot_share_is_called_as_ever() {
     #[track_caller]
     fn check(name: &str, alpn: &[&str]) {
         let authority = Authority::new("the test's root");
-        let plan = Plan::new().pod("client").proxy_env(SHARED_FROM, "1").impostor("server");
+        let plan = Plan::new().pod("client").share_from(1).impostor("server");
         let plan = plan.service("server", [PORT], &["server"]);
         let (plan, _files) = with_authority(plan, &authority);
         let mesh = plan.start(name, Meshed::Yes);

@@ -22,9 +22,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The first port of the cases of a table; each case has its own.
 pub const FIRST_PORT: u16 = 8001;
 
-/// From how many requests at once on two proxies share a connection for them.
-const SHARED_FROM: &str = "LENO_PROXY_SHARED_FROM_REQUESTS";
-
 /// Cases run at once: most of their time is waiting.
 const CASES_AT_ONCE: usize = 6;
 
@@ -65,10 +62,10 @@ fn place<'a>(case: &Case, number: usize, mesh: &'a Mesh) -> Place<'a> {
 
 /// The plan that tables of cases run in: a client, a server, and a port per case. `shared_from` is what the client's
 /// proxy is told of when to share.
-fn plan(cases: &[Case], shared_from: Option<&str>) -> Plan {
+fn plan(cases: &[Case], shared_from: Option<u32>) -> Plan {
     let ports = FIRST_PORT..FIRST_PORT + u16::try_from(cases.len()).expect("tables are short");
     let plan = Plan::new().pod("client");
-    let plan = shared_from.into_iter().fold(plan, |plan, count| plan.proxy_env(SHARED_FROM, count));
+    let plan = shared_from.into_iter().fold(plan, |plan, count| plan.share_from(count));
     let plan = plan.pod("server").service("server", ports.clone(), &["server"]);
     let declared = ports.zip(cases).filter_map(|(port, case)| Some((port, case.protocol?)));
     declared.fold(plan, |plan, (port, protocol)| plan.app_protocol(port, protocol))
@@ -114,11 +111,11 @@ pub fn check_halves(name: &str, cases: &[Case]) {
 /// When a case is not the same; with all that differ.
 #[track_caller]
 pub fn check_shared(name: &str, cases: &[Case]) {
-    check_same_as_direct(name, cases, Some("1"), &[Meshed::Yes]);
+    check_same_as_direct(name, cases, Some(1), &[Meshed::Yes]);
 }
 
 #[track_caller]
-fn check_same_as_direct(name: &str, cases: &[Case], shared_from: Option<&str>, ways: &[Meshed]) {
+fn check_same_as_direct(name: &str, cases: &[Case], shared_from: Option<u32>, ways: &[Meshed]) {
     let direct = outcomes(cases, &plan(cases, shared_from).start(name, Meshed::No));
     let mut wrong = Vec::new();
     for way in ways {

@@ -116,6 +116,12 @@ impl Plan {
         self
     }
 
+    /// From so many requests at once on the last pod's proxy shares a connection for them; 0 is never, 1 always.
+    #[must_use]
+    pub fn share_from(self, requests: u32) -> Self {
+        self.proxy_env("LENO_PROXY_SHARED_FROM_REQUESTS", &requests.to_string())
+    }
+
     /// The last pod's proxy is run by this command line, as `valgrind … leno-proxy`.
     #[must_use]
     pub fn proxy_command(mut self, words: impl IntoIterator<Item = OsString>) -> Self {

@@ -51,12 +51,6 @@ fn identity<'a>(worker: &Worker, endpoint: &'a Endpoint) -> Option<&'a PeerIdent
     endpoint.identity.as_ref().filter(|_| !worker.is_own_address(endpoint.address.ip()))
 }
 
-/// Whether a connection to this endpoint ends at another proxy.
-#[must_use]
-pub fn is_meshed(worker: &Worker, endpoint: &Endpoint) -> bool {
-    identity(worker, endpoint).is_some()
-}
-
 /// Connects to a proxy for many requests at once. What goes wrong within TLS is told to the caller alone: nobody is refused
 /// anything by it who can have a connection of its own.
 ///

@@ -3,6 +3,10 @@
 //! Owned by one thread. A backend reads the newest endpoints when discovery has changed them, which costs one atomic
 //! load per request.
 
+mod idle;
+
+pub use idle::Idle;
+
 use crate::balance::{Balancer, Settings, Slot};
 use crate::config::Limits;
 use crate::ending::Ending;
@@ -18,7 +22,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -133,7 +137,7 @@ pub struct Peer {
     dials: Rc<Dials>,
     /// Requests that have no connection yet.
     acquiring: Cell<u32>,
-    idle: RefCell<Vec<(Stream, Instant)>>,
+    idle: Idle,
     /// The shared HTTP/2 connection.
     pub http2: crate::http2::client::Shared,
     /// The connection that a crowd of HTTP/1 requests shares.
@@ -143,7 +147,7 @@ pub struct Peer {
 
 impl std::fmt::Debug for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Peer").field("idle", &self.idle.borrow().len()).finish_non_exhaustive()
+        f.debug_struct("Peer").field("idle", &self.idle.len()).finish_non_exhaustive()
     }
 }
 
@@ -179,22 +183,13 @@ impl Peer {
     pub async fn take(&self, prefer: Prefer) -> Option<Stream> {
         poll_fn(|context| {
             let taken = match prefer {
-                Prefer::Shared => self.shared.take(context).or_else(|| self.take_own(context)),
-                Prefer::Own => self.take_own(context).or_else(|| self.shared.take(context)),
-                Prefer::OnlyOwn => self.take_own(context),
+                Prefer::Shared => self.shared.take(context).or_else(|| self.idle.take(context)),
+                Prefer::Own => self.idle.take(context).or_else(|| self.shared.take(context)),
+                Prefer::OnlyOwn => self.idle.take(context),
             };
             Poll::Ready(taken)
         })
         .await
-    }
-
-    fn take_own(&self, context: &mut Context<'_>) -> Option<Stream> {
-        loop {
-            let (mut stream, _) = self.idle.borrow_mut().pop()?;
-            if stream.is_idle_alive(context) {
-                return Some(stream);
-            }
-        }
     }
 
     /// Requests that have no connection yet.
@@ -232,7 +227,7 @@ impl Peer {
             if let Some(stream) = self.take(prefer).await {
                 break Turn::Idle(stream);
             }
-            if prefer == Prefer::OnlyOwn && self.shared.idle() > 0 {
+            if prefer == Prefer::OnlyOwn && !self.shared.idle.is_empty() {
                 // What came free is of use to somebody else.
                 self.dials.either.wake();
             }
@@ -240,7 +235,7 @@ impl Peer {
         // A turn and a connection may have come free together, and told only one of those who wait.
         if count.get() < DIALS_MAX {
             self.dials.turn_is_free();
-        } else if !self.idle.borrow().is_empty() || self.shared.idle() > 0 {
+        } else if !self.idle.is_empty() || !self.shared.idle.is_empty() {
             self.dials.either.wake();
         }
         got
@@ -248,26 +243,14 @@ impl Peer {
 
     /// Keeps a connection for the next request.
     pub fn put(&self, stream: Stream, worker: &Worker) {
-        let (now, idle_max) = (worker.swept_at(), worker.limits.pool_idle_max);
-        match stream {
-            Stream::Multiplexed(stream) => self.shared.put(stream, now, idle_max),
-            stream => {
-                let mut idle = self.idle.borrow_mut();
-                if idle.len() < idle_max {
-                    idle.push((stream, now));
-                }
-            }
-        }
+        let idle = if stream.is_multiplexed() { &self.shared.idle } else { &self.idle };
+        idle.put(stream, worker);
         self.dials.either.wake();
     }
 
     /// Closes idle connections that are old or that the other side has closed.
     pub fn sweep(&self, now: Instant, idle_max: Duration) {
-        let waker = std::task::Waker::noop();
-        let mut context = std::task::Context::from_waker(waker);
-        self.idle.borrow_mut().retain_mut(|(stream, since)| {
-            now.saturating_duration_since(*since) < idle_max && stream.is_idle_alive(&mut context)
-        });
+        self.idle.sweep(now, idle_max);
         self.shared.sweep(now, idle_max);
     }
 

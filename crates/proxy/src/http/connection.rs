@@ -50,7 +50,7 @@ pub async fn acquire<H: Hop>(
 
 /// In a crowd a shared connection is the better one; who is alone goes quicker in one of its own.
 fn prefer(worker: &Worker, slot: &Slot<Peer>, may_share: bool) -> Prefer {
-    if !may_share || !slot.data.shared.is_of_use() {
+    if !may_share || slot.endpoint.identity.is_none() || !slot.data.shared.is_of_use() {
         return Prefer::OnlyOwn;
     }
     let at_once = slot.outstanding() + slot.data.acquiring() + 1;

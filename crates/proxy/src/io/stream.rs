@@ -231,6 +231,15 @@ impl Stream {
         }
     }
 
+    /// Whether it may serve again, as far as we have a say: a stream only while more may be opened beside it.
+    #[must_use]
+    pub fn may_stay(&self) -> bool {
+        match self {
+            Self::Multiplexed(stream) => stream.may_stay(),
+            _ => true,
+        }
+    }
+
     /// Whether it is one of many in another.
     #[must_use]
     pub fn is_multiplexed(&self) -> bool {

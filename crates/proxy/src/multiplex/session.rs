@@ -4,7 +4,7 @@
 //! became ready with them, and sends what they have noted in one piece. That is the whole point of sharing.
 
 use super::frame::{self, Decoded, FRAME_BYTES_MAX, Frame, STREAMS_MAX, StreamId};
-use super::stream::{Channel, MultiplexedStream};
+use super::stream::{Channel, MultiplexedStream, register};
 use crate::io::{Buffer, Stream};
 use leno_runtime::drain::Drain;
 use std::cell::{Cell, RefCell};
@@ -285,11 +285,7 @@ impl<A: FnMut(MultiplexedStream)> Moving<'_, A> {
     /// `waited`: whoever calls has been given the time to hear that we leave.
     fn poll(&mut self, waited: bool, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.woken.set(false);
-        let mut task = self.session.task.borrow_mut();
-        if !task.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *task = Some(context.waker().clone());
-        }
-        drop(task);
+        register(&self.session.task, context);
         let mut reads = 0;
         loop {
             let sent = self.poll_send(context).unwrap_or_else(|error| {

@@ -1,12 +1,12 @@
 //! The shared connection to one endpoint: made when a crowd comes, closed when it is old or has nothing to do.
 
+use super::Session;
 use super::frame::FRAME_BYTES_MAX;
-use super::{MultiplexedStream, Session};
 use crate::balance::Slot;
 use crate::dial;
 use crate::http::answer::Refusal;
 use crate::io::Stream;
-use crate::upstream::Peer;
+use crate::upstream::{Idle, Peer};
 use crate::worker::Worker;
 use leno_runtime::tasks;
 use leno_tls::Refused;
@@ -32,7 +32,8 @@ const ANSWER_SHARE: u64 = 8;
 #[derive(Debug, Default)]
 pub struct Shared {
     held: RefCell<Option<Held>>,
-    idle: RefCell<Vec<(MultiplexedStream, Instant)>>,
+    /// Streams that nobody uses now.
+    pub idle: Idle,
     next: Cell<Next>,
     /// Those who wait for the one that is being opened, and why it could not be.
     waiting: tokio::sync::Notify,
@@ -69,15 +70,7 @@ impl Shared {
     pub fn take(&self, context: &mut Context<'_>) -> Option<Stream> {
         let held = self.held.borrow();
         let held = held.as_ref()?;
-        loop {
-            let Some((stream, _)) = self.idle.borrow_mut().pop() else { break };
-            let may_stay = stream.may_stay();
-            let mut stream = Stream::Multiplexed(stream);
-            if may_stay && stream.is_idle_alive(context) {
-                return Some(stream);
-            }
-        }
-        held.session.open().map(Stream::Multiplexed)
+        self.idle.take(context).or_else(|| held.session.open().map(Stream::Multiplexed))
     }
 
     /// An answer had a body of so many bytes.
@@ -92,39 +85,24 @@ impl Shared {
         self.answer_bytes.get() <= ANSWER_BYTES_MAX
     }
 
-    /// Keeps a stream for the next request, as long as its session is the one in use.
-    pub fn put(&self, stream: MultiplexedStream, now: Instant, idle_max: usize) {
-        let mut idle = self.idle.borrow_mut();
-        if stream.may_stay() && idle.len() < idle_max {
-            idle.push((stream, now));
-        }
-    }
-
-    /// Streams that nobody uses now.
-    #[must_use]
-    pub fn idle(&self) -> usize {
-        self.idle.borrow().len()
-    }
-
     /// Closes what is old or of no use any more.
     pub fn sweep(&self, now: Instant, idle_max: Duration) {
-        let context = Context::from_waker(std::task::Waker::noop());
         let age = |since: Instant| now.saturating_duration_since(since);
         let gone = self
             .held
             .borrow()
             .as_ref()
             .is_some_and(|held| !held.session.is_open() || age(held.since) >= AGE_MAX);
-        let mut idle = self.idle.take();
-        idle.retain(|(stream, since)| {
-            !gone && age(*since) < idle_max && stream.poll_read(&context, &mut [0; 1]).is_pending()
-        });
-        self.idle.replace(idle);
+        if gone {
+            // Its idle streams may not stay then.
+            self.held.take();
+        }
+        self.idle.sweep(now, idle_max);
         let unused =
             self.held.borrow().as_ref().is_some_and(|held| {
                 age(held.since) >= idle_max && held.session.open_streams() == 0
             });
-        if gone || unused {
+        if unused {
             self.held.take();
         }
     }
@@ -162,10 +140,7 @@ impl Shared {
 
 /// A crowd is at this endpoint: a shared connection is opened, unless there is one.
 pub fn begin(worker: &Rc<Worker>, slot: &Rc<Slot<Peer>>) {
-    if worker.drain.has_started() {
-        return;
-    }
-    if !slot.data.shared.is_wanted(worker.swept_at()) || !dial::is_meshed(worker, &slot.endpoint) {
+    if worker.drain.has_started() || !slot.data.shared.is_wanted(worker.swept_at()) {
         return;
     }
     slot.data.shared.next.set(Next::Opening);

@@ -33,7 +33,8 @@ pub(super) struct Channel {
     cut: Cell<bool>,
 }
 
-fn register(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
+/// Keeps the waker of who polls, unless it is kept already.
+pub(super) fn register(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
     let mut held = place.borrow_mut();
     if !held.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
         *held = Some(context.waker().clone());

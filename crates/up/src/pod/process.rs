@@ -201,10 +201,7 @@ async fn once(
     set(run, &process.name, |state| {
         state.pid = pid;
         state.ready = ready;
-        state.state = match ready {
-            true => "running".to_owned(),
-            false => format!("running, its probe has not succeeded yet{before}"),
-        };
+        state.state = running(ready, "its probe has not succeeded yet", before);
     });
     let (report, mut reports) = mpsc::channel(4);
     let asking = health(Arc::clone(run), process.clone(), pid.unwrap_or(0), report);
@@ -219,10 +216,7 @@ async fn once(
             Some(found) = reports.recv() => match found {
                 Health::Ready(ready) => set(run, &process.name, |state| {
                     state.ready = ready;
-                    state.state = match ready {
-                        true => "running".to_owned(),
-                        false => format!("running, its readiness probe fails{before}"),
-                    };
+                    state.state = running(ready, "its readiness probe fails", before);
                 }),
                 Health::Dead(why) => {
                     stop(run, process, &mut child).await;
@@ -231,6 +225,10 @@ async fn once(
             },
         }
     }
+}
+
+fn running(ready: bool, unready: &str, before: &str) -> String {
+    if ready { "running".to_owned() } else { format!("running, {unready}{before}") }
 }
 
 async fn start(run: &Run, process: &Process, log: &Arc<Log>) -> io::Result<Child> {
