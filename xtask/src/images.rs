@@ -10,7 +10,7 @@ pub(crate) mod archive;
 mod elf;
 
 use crate::budgets::Budgets;
-use crate::command;
+use crate::{command, setup};
 use anyhow::{Context as _, Result, bail, ensure};
 use archive::Image;
 use std::fs;
@@ -64,11 +64,30 @@ const RECIPES: [Recipe; 3] = [
 struct Request {
     out: Option<PathBuf>,
     profile: String,
+    library: CLibrary,
+}
+
+/// The C library that is linked into the programs. Decision 11 has the figures of both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CLibrary {
+    /// The one of every figure that was measured; no second toolchain is needed.
+    Glibc,
+    /// For those whose rules ask for it.
+    Musl,
+}
+
+impl CLibrary {
+    /// Rust's name of a target with it.
+    fn target(self) -> String {
+        let library = if self == Self::Musl { "musl" } else { "gnu" };
+        format!("{}-unknown-linux-{library}", std::env::consts::ARCH)
+    }
 }
 
 impl Request {
     fn parse(words: &[&str]) -> Result<Self> {
-        let mut request = Self { out: None, profile: "release".to_owned() };
+        let mut request =
+            Self { out: None, profile: "release".to_owned(), library: CLibrary::Glibc };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || {
@@ -77,7 +96,16 @@ impl Request {
             match *word {
                 "--out" => request.out = Some(value()?.into()),
                 "--profile" => request.profile = value()?,
-                _ => bail!("{word}? cargo xtask images [--out DIR] [--profile PROFILE]"),
+                "--libc" => {
+                    request.library = match value()?.as_str() {
+                        "glibc" => CLibrary::Glibc,
+                        "musl" => CLibrary::Musl,
+                        other => bail!("--libc {other}? glibc or musl"),
+                    }
+                }
+                _ => bail!(
+                    "{word}? cargo xtask images [--out DIR] [--profile PROFILE] [--libc glibc|musl]"
+                ),
             }
         }
         Ok(request)
@@ -90,7 +118,7 @@ impl Request {
 /// When a program is not static, or an image weighs more than its budget.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let request = Request::parse(words)?;
-    let programs = build(&request.profile)?;
+    let programs = build(&request.profile, request.library)?;
     let out = match request.out {
         Some(out) => out,
         None => command::target_directory()?.join("images"),
@@ -149,17 +177,21 @@ pub(crate) fn store(image: &Image, path: &Path) -> Result<()> {
 
 /// Static programs; answers with the directory that they are in.
 ///
-/// The C library is glibc, linked in: the code and the allocator are those of every figure that was measured, no second toolchain is needed, and names are
-/// looked up in a pod without any shared library (`files` and `dns` are part of it since 2.34).
-fn build(profile: &str) -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+/// Names are looked up in a pod without any shared library: musl does so by itself, and of glibc `files` and `dns` are part since 2.34.
+fn build(profile: &str, library: CLibrary) -> Result<PathBuf> {
+    let target = library.target();
     let flags = format!("target.{target}.rustflags=[\"-C\", \"target-feature=+crt-static\"]");
     let mut words = vec!["build", "--locked", "--profile", profile, "--target", &target];
     words.extend(["--config", &flags]);
     for package in RECIPES.iter().flat_map(|recipe| recipe.packages) {
         words.extend(["--package", package]);
     }
-    command::step(&mut command::cargo(&words))?;
+    let mut cargo = command::cargo(&words);
+    if library == CLibrary::Musl {
+        setup::musl(&target)?;
+        cargo.env(format!("CC_{}", target.replace('-', "_")), "musl-gcc");
+    }
+    command::step(&mut cargo)?;
     // Cargo calls the directory of `dev` otherwise.
     let directory = if profile == "dev" { "debug" } else { profile };
     Ok(command::target_directory()?.join(target).join(directory))

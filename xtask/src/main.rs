@@ -49,7 +49,7 @@ cargo xtask setup [test]  install what the demo (the tests) needs and this machi
 cargo xtask fences        dependency rules, licences, duplicates
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
-cargo xtask images        container images as archives (--out DIR, --profile PROFILE)
+cargo xtask images        container images as archives (--out DIR, --profile PROFILE, --libc glibc|musl)
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
 cargo xtask instructions  instructions per request of each proxy (--annotate: where they are)
 cargo xtask bench         what was promised, measured beside the peers, against budgets.toml
@@ -77,12 +77,15 @@ fn measure(words: &[&str]) -> Result<()> {
     command::run(&mut command::cargo_as_we_are(&[&run, words].concat()))
 }
 
-/// The release's program, driven by an example of its crate.
+/// The release's program, driven by an example of its crate, which is built as `make test` builds things.
 fn bench_kubernetes(words: &[&str]) -> Result<()> {
-    command::run(&mut command::cargo(&["build", "--release", "--package", "leno-control"]))?;
-    let example = ["run", "--quiet", "--package", "leno-control", "--example", "bench_kubernetes"];
-    let program = ["--", "target/release/leno-control"];
-    command::run(&mut command::cargo(&[&example[..], &program, words].concat()))
+    let release = ["build", "--locked", "--release", "--bin", "leno-control"];
+    command::step(&mut command::cargo(&release))?;
+    let example = ["build", "--locked", "--workspace", "--all-features", "--example"];
+    command::step(&mut command::cargo(&[&example[..], &["bench_kubernetes"]].concat()))?;
+    let built = command::target_directory()?;
+    let mut example = std::process::Command::new(built.join("debug/examples/bench_kubernetes"));
+    command::step(example.arg(built.join("release/leno-control")).args(words))
 }
 
 fn run(words: &[&str]) -> Result<()> {

@@ -52,6 +52,15 @@ const GRPC: Need = need("python3 -c 'import grpc'", "python3-grpcio");
 const PLACES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
+/// Compiles C for musl.
+const MUSL: [Need; 1] = [need("musl-gcc", "musl-tools")];
+
+/// Installs what programs with musl need: Rust's own libraries for this target, and a C compiler.
+pub(crate) fn musl(target: &str) -> Result<()> {
+    install(&lacking(&MUSL))?;
+    command::step(Command::new("rustup").args(["target", "add", target]))
+}
+
 /// Installs what `make demo` needs.
 pub(crate) fn demo() -> Result<()> {
     install(&lacking(&RUN))
