@@ -12,6 +12,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const PER_SECOND: u32 = 200;
+/// Of load at most; it ends with what it is there for.
+const SECONDS: u64 = 600;
 /// How long there is no control plane.
 const AWAY: Duration = Duration::from_secs(300);
 /// How long there is no API server. With the time that a kubelet takes to come back it is longer than a node may be silent (50 s) before all its
@@ -25,7 +27,7 @@ fn the_control_plane_is_away_for_five_minutes() {
     place.apply(&Worker::new("web").times(2).with(&["--call=http://api/"]).objects());
     place.rolled_out("deployment/api");
     place.rolled_out("deployment/web");
-    let load = Load::start(&place, "http://web/", PER_SECOND, AWAY.as_secs() + 40);
+    let load = Load::start(&place, "http://web/", PER_SECOND, SECONDS);
     // What goes on without it went well with it.
     sleep(Duration::from_secs(5));
     let began = Instant::now();
@@ -35,7 +37,7 @@ fn the_control_plane_is_away_for_five_minutes() {
     sleep(AWAY.saturating_sub(began.elapsed()));
     let served = proxy::from_load(&place, &restarted);
     drop(outage);
-    let outcome = load.end();
+    let outcome = load.stop();
     println!("no control plane for {:.0} s: {outcome}", AWAY.as_secs_f64());
     assert_eq!(outcome.failed, 0, "{outcome}");
     assert!(served > 0.0, "the proxy of {restarted} served nothing after its restart");
@@ -100,7 +102,7 @@ fn the_api_server_dies_and_comes_back() {
     let place = Place::meshed("leno-test-api");
     place.apply(&Worker::new("web").times(2).objects());
     place.rolled_out("deployment/web");
-    let load = Load::start(&place, "http://web/", PER_SECOND, 150);
+    let load = Load::start(&place, "http://web/", PER_SECOND, SECONDS);
     sleep(Duration::from_secs(5));
     let server = ApiServer::kill().expect("the API server is killed");
     sleep(NO_API);
@@ -115,7 +117,7 @@ fn the_api_server_dies_and_comes_back() {
     place.rolled_out("deployment/web");
     let new = place.pods("app=web").into_iter().find(|pod| !before.contains(pod)).expect("new");
     proxy::asked(&place, &new, 0.0);
-    let outcome = load.end();
+    let outcome = load.stop();
     println!("no API server for {NO_API:?}: {outcome}");
     assert_eq!(outcome.failed, 0, "{outcome}");
 }

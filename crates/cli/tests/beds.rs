@@ -1,8 +1,8 @@
 //! The same two pods under one mesh after the other, as `leno bench` runs them: traffic passes, TLS is on the wire where a mesh
 //! promises it, the application comes back when it is killed, and nothing is left.
 //!
-//! Needs root, `haproxy`, `nginx`, `curl`, `python3`, and the programs of the project beside `leno`. Envoy is too large for here, and
-//! linkerd2-proxy is asked for by name.
+//! Needs root, `haproxy`, `nginx`, `curl`, `python3`, Envoy where `make test` puts it, and the programs of the project beside `leno`.
+//! linkerd2-proxy is in no index of packages, so a script stands in its place.
 
 #[path = "support/left.rs"]
 mod left;
@@ -88,6 +88,14 @@ fn until(bed: &Bed, expected: &str) {
     }
 }
 
+/// Python's package of it, below the build's directory.
+fn envoy_program() -> PathBuf {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the build's directory");
+    let program = built.join("envoy/bin/envoy");
+    assert!(program.exists(), "{} is missing: cargo xtask setup test", program.display());
+    program
+}
+
 fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -105,7 +113,11 @@ fn check(kind: Kind, program: &str, mtls: &str) {
     let manifest = place.path().join("pair.yaml");
     std::fs::write(&manifest, PAIR).expect("manifests");
     let topology = Topology { manifests: vec![manifest], ..Topology::default() };
-    let bed = Bed::start(&choice(kind), &topology, place.path(), PATIENCE).expect("a bed");
+    let mut choice = choice(kind);
+    if kind == Kind::Envoy {
+        choice.program = Some(envoy_program());
+    }
+    let bed = Bed::start(&choice, &topology, place.path(), PATIENCE).expect("a bed");
 
     // A peer that was told something new at once drains its first process for a moment.
     let expected: &[&str] = if program.is_empty() { &[] } else { &[program] };
@@ -209,6 +221,11 @@ fn haproxy() {
 #[test]
 fn nginx() {
     check(Kind::Nginx, "nginx", "proved");
+}
+
+#[test]
+fn envoy() {
+    check(Kind::Envoy, "envoy", "proved");
 }
 
 /// In the place of linkerd's proxy, as far as it goes without gRPC: without configuration it says its build and ends. With one
