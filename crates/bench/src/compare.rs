@@ -4,7 +4,7 @@
 //! not paired, and the noise band holds what moves a whole campaign's repetitions ([`crate::statistics`]).
 
 use crate::report::{self, Row, Versus};
-use crate::result::{Campaign, Cell, SCHEMA};
+use crate::result::{Campaign, Cell};
 use crate::statistics::{self, Change, Effect};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -42,16 +42,8 @@ pub struct Compared {
 pub fn read(path: &Path) -> Result<Campaign, String> {
     let file: PathBuf = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
     let shown = file.display();
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("{shown}: {error}"))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
-    match value.get("schema").and_then(Value::as_str) {
-        Some(SCHEMA) => {}
-        Some(other) => {
-            return Err(format!("{shown}: its schema is {other}, and this leno reads {SCHEMA}"));
-        }
-        None => return Err(format!("{shown}: no result of leno bench run: it has no schema")),
-    }
-    serde_json::from_value(value).map_err(|error| format!("{shown}: {error}"))
+    let text = std::fs::read(&file).map_err(|error| format!("{shown}: {error}"))?;
+    report::parse(&text).map_err(|error| format!("{shown}: {error}"))
 }
 
 /// Compares two results. A change of less than `tolerance` (0.02 is 2 %) is never called one, whatever the noise.
@@ -64,7 +56,7 @@ pub fn compare(a: &Campaign, b: &Campaign, tolerance: f64) -> Compared {
             .assertions
             .iter()
             .filter(|assertion| !assertion.pass)
-            .map(|assertion| format!("{} ({})", assertion.expr, assertion.cell))
+            .map(|assertion| format!("{} ({})", assertion.spoken(), assertion.cell))
             .collect(),
         machines: machines(a, b),
         ..Compared::default()
@@ -222,7 +214,7 @@ impl Compared {
                 label: self.short(cell),
                 ratio,
                 ci95: change.ci95.map(|[low, high]| [1.0 + of_a(low), 1.0 + of_a(high)]),
-                noise: of_a(change.noise_band).abs(),
+                noise: change.noise_band.map(|band| of_a(band).abs()),
                 effect: change.effect.to_string(),
                 p_holm: change.p_holm,
                 values: format!("{} → {}", figure(change.a), figure(change.b)),
@@ -293,7 +285,7 @@ fn row(cell: &str, change: &Change) -> [String; COLUMNS] {
         figure(change.a),
         figure(change.b),
         format!("{sign}{}", share(change.b - change.a)),
-        share(change.noise_band),
+        change.noise_band.map_or_else(|| "-".to_owned(), share),
         change.p_holm.map_or_else(|| "-".to_owned(), |p| format!("{p:.3}")),
         change.effect.to_string(),
     ]
@@ -332,7 +324,7 @@ fn aligned(rows: &[[String; COLUMNS]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Assertion, Run};
+    use crate::result::{Assertion, Run, SCHEMA};
 
     /// A campaign of one cell whose repetitions have these medians, in milliseconds.
     fn campaign(medians_ms: &[f64]) -> Campaign {
@@ -419,6 +411,19 @@ mod tests {
         let html = compared.html();
         assert!(html.contains("only after: envoy main") && html.contains("e-worse"), "{html}");
         assert!(html.contains("<span class=\"badge\">FAIL</span>"), "{html}");
+    }
+
+    #[test]
+    fn noise_that_is_not_known_is_not_0() {
+        let compared = compare(&campaign(&STEADY[..2]), &campaign(&STEADY), 0.02);
+        let text = compared.table();
+        let first = text.lines().nth(3).expect("a row");
+        let words: Vec<&str> = first.split_whitespace().collect();
+        assert!(words.ends_with(&["-", "-", "unknown"]), "{text}");
+        let json = compared.json();
+        assert_eq!(json["changes"][0]["noise_band"], Value::Null, "{json}");
+        let html = compared.html();
+        assert!(html.contains("unknown") && !html.contains("noise: ±"), "{html}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing: figures and verdicts are in the result, and a report can be written again from it at any time.
 //! [`write()`] makes the files, [`serve`] shows them while a run goes on. [`html`] is the page, panel by panel;
-//! `import` makes a result of a single load, fortio's too.
+//! `reader` reads results, `import` makes one of a single load, fortio's too.
 //! `words`, `group` and `compared` are what all three forms say alike; `axis`, `frame` and `svg` draw.
 
 mod axis;
@@ -17,16 +17,18 @@ mod html;
 mod import;
 mod logs;
 mod markdown;
+mod reader;
 pub mod serve;
 mod svg;
 mod versus;
 mod words;
 
-use crate::result::{Campaign, SCHEMA};
+use crate::result::Campaign;
 use crate::whole;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 pub(crate) use forest::Row;
 use logs::Logs;
+pub(crate) use reader::{Unreadable, parse};
 use std::fs;
 use std::path::{Path, PathBuf};
 pub(crate) use versus::{Versus, page as versus_page};
@@ -65,7 +67,7 @@ pub fn write(campaign: &Campaign, directory: &Path) -> Result<Vec<PathBuf>> {
 pub fn read(path: &Path) -> Result<Campaign> {
     let file = file(path);
     let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-    parse(&text).with_context(|| format!("{} is no result", file.display()))
+    parse(&text).with_context(|| file.display().to_string())
 }
 
 /// Reads the result at `path` (a file or its directory) and writes its reports beside it.
@@ -83,7 +85,7 @@ pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
     let import =
         import::campaign(&text, &name).with_context(|| format!("{} is no load", file.display()))?;
     let Some(campaign) = import else {
-        let campaign = parse(&text).with_context(|| format!("{} is no result", file.display()))?;
+        let campaign = parse(&text).with_context(|| file.display().to_string())?;
         return write(&campaign, beside);
     };
     let directory = beside.join(&name);
@@ -97,12 +99,4 @@ pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
 
 fn file(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(RESULT) } else { path.to_owned() }
-}
-
-fn parse(text: &[u8]) -> Result<Campaign> {
-    let campaign: Campaign = serde_json::from_slice(text)?;
-    if campaign.schema != SCHEMA {
-        bail!("its schema is {:?}, and this program reads {SCHEMA:?}", campaign.schema);
-    }
-    Ok(campaign)
 }

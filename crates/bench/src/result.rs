@@ -3,6 +3,7 @@
 //! Written again after every repetition, so that a crash loses one at most.
 
 use crate::load::outcome::{Counts, Generator, Histograms, Second};
+use crate::statistics;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -381,8 +382,9 @@ pub struct Comparison {
     pub p: Option<f64>,
     /// The same, corrected after Holm for all comparisons of the campaign.
     pub p_holm: Option<f64>,
-    /// Noise of this metric, absolute.
-    pub noise_band: f64,
+    /// Noise of this metric, absolute; absent with fewer than three pairs (results of before say 0 then).
+    #[serde(default)]
+    pub noise_band: Option<f64>,
     /// `better`, `worse` or `same`; `unknown` with fewer than three pairs of repetitions.
     pub effect: String,
 }
@@ -398,6 +400,16 @@ pub struct Assertion {
     pub observed: Option<f64>,
     /// Whether it holds.
     pub pass: bool,
+}
+
+impl Assertion {
+    /// `expr` with the unit of its bounds, which is the unit of the figure: `p99_ms <= 0.001` of `p99 <= 0.001`.
+    pub(crate) fn spoken(&self) -> String {
+        match self.expr.split_once(' ') {
+            Some((figure, bounds)) => format!("{} {bounds}", statistics::with_unit(figure)),
+            None => self.expr.clone(),
+        }
+    }
 }
 
 /// A published figure and ours.
@@ -473,6 +485,7 @@ mod tests {
             ci95: Some([0.0, 1.0]),
             p: Some(1.0),
             p_holm: Some(1.0),
+            noise_band: Some(1.0),
             ..Comparison::default()
         };
         let probed = BTreeMap::from([("mtls".to_owned(), json!(true))]);
@@ -539,6 +552,35 @@ mod tests {
         };
         let series = Series::of(&seconds.iter().map(second).collect::<Vec<_>>(), phase_s);
         assert_eq!((series.step_s, &series.rps[..]), (step_s, rates));
+    }
+
+    #[test]
+    fn a_noise_band_that_is_not_known_is_null_and_numbers_of_old_results_are_read() {
+        let mut value = serde_json::to_value(Comparison::default()).expect("plain");
+        assert_eq!(value["noise_band"], Value::Null);
+        for (written, expected) in
+            [(json!(null), None), (json!(0.25), Some(0.25)), (json!(0.0), Some(0.0))]
+        {
+            value["noise_band"] = written;
+            let seen: Comparison = serde_json::from_value(value.clone()).expect("a comparison");
+            assert_eq!(seen.noise_band, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn assertions_have_units() {
+        for (expr, spoken) in [
+            ("p99 <= 0.001", "p99_ms <= 0.001"),
+            ("service.p50 <= none + 1 (none 2.0000)", "service.p50_ms <= none + 1 (none 2.0000)"),
+            ("p99_ms <= 3", "p99_ms <= 3"),
+            ("recovery_s <= 2", "recovery_s <= 2"),
+            ("failed_ratio <= 0.001", "failed_ratio <= 0.001"),
+            ("proxy.mem_mb_max >= 1 and <= 9", "proxy.mem_mb_max >= 1 and <= 9"),
+            ("", ""),
+        ] {
+            let assertion = Assertion { expr: expr.into(), ..Assertion::default() };
+            assert_eq!(assertion.spoken(), spoken);
+        }
     }
 
     #[test]

@@ -52,8 +52,8 @@ pub struct Request {
     pub json: bool,
     /// Version of `leno`.
     pub version: String,
-    /// The command line, to be kept.
-    pub command: String,
+    /// The command line after the program's name, to be kept.
+    pub command: Vec<String>,
 }
 
 /// Exit code of a run that the user ended: as a shell says of Ctrl-C.
@@ -88,7 +88,7 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
         host: machine::describe(),
         mesh: BTreeMap::new(),
         seed: scenario.repeat.seed,
-        repro: request.command.clone(),
+        repro: place::again(&request.command),
     };
     let campaign = campaign::begin(&scenario, &text, sha256, manifest);
     let out = place::output(request.out.as_deref(), &campaign.campaign)?;

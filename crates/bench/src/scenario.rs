@@ -161,10 +161,8 @@ fn read(root: &Node<'_>, file: &Path, look: Option<Look<'_>>) -> Option<Scenario
     let mut known = None;
     let topology = fields.needed("topology").map(|node| {
         let topology = Topology::read(&node);
-        known = look.map(|look| look(&topology));
-        if let Some(known) = &known {
-            together::topology(&node, &topology, known);
-        }
+        let found = look.map(|look| look(&topology));
+        known = found.and_then(|found| together::topology(&node, &topology, found));
         topology
     });
     let topology = topology.unwrap_or_default();

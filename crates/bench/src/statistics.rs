@@ -164,6 +164,16 @@ pub fn is_metric(name: &str) -> bool {
     Name::parse(name).is_some()
 }
 
+/// The name with its unit in it, as results print it: `p99_ms` of `p99`. Other figures' names have theirs already.
+pub(crate) fn with_unit(name: &str) -> String {
+    match Name::parse(name) {
+        Some(Name::Response(_) | Name::Service(_)) if !name.ends_with("_ms") => {
+            format!("{name}_ms")
+        }
+        _ => name.to_owned(),
+    }
+}
+
 /// Which cell, in words: load, mode and parameters, not the mesh.
 #[must_use]
 pub fn cell_words(cell: &Cell) -> String {

@@ -282,6 +282,8 @@ fn tls_believes_whom_it_is_told_to() {
         let stranger = other.server(false, &["h2"]);
         assert_eq!(over_tls(h2, Arc::clone(&stranger), trust).await.0, "open: tls");
         assert_eq!(over_tls(h2, stranger, insecure).await.0, "200 5");
+        assert_eq!(over_tls(h2, ours.older(&["h2"]), trust).await.0, "200 5");
+        assert_eq!(over_tls(h2, other.older(&["h2"]), trust).await.0, "open: tls");
         // HTTP/2 must be agreed on.
         let (one, none) = (ours.server(false, &["http/1.1"]), ours.server(false, &[]));
         assert_eq!(over_tls(h2, one, trust).await.0, "open: tls");

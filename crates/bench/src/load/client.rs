@@ -5,6 +5,7 @@
 //! `leno_runtime::tasks::spawn_local` and ends with its last lane. Timeouts are the engine's: it drops the future of
 //! [`Lane::exchange`], after which only a lane that still says [`Lane::is_open`] is used again.
 
+pub mod complaint;
 pub mod grpc;
 pub mod http1;
 pub mod http2;
@@ -152,9 +153,13 @@ impl Lane {
 /// # Errors
 /// What it failed at.
 pub async fn open(target: &Rc<Target>) -> Result<Vec<Lane>, Failure> {
-    let tcp = stream::connect(target.address).await?;
+    let tcp = stream::connect(target.address).await;
+    let tcp = tcp.map_err(|error| target.complaints.note(Failure::Connect, &error))?;
     let stream = match &target.tls {
-        Some(tls) => tls.connect(tcp).await?,
+        Some(tls) => {
+            let shaken = tls.connect(tcp).await;
+            shaken.map_err(|(failure, why)| target.complaints.note(failure, why))?
+        }
         None => Stream::Plain(tcp),
     };
     Ok(match target.protocol {

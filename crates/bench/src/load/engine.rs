@@ -15,16 +15,17 @@ mod worker;
 
 use crate::load::client::target::Target;
 use crate::load::clock::{self, SECOND};
-use crate::load::outcome::{Generator, Outcome, SCHEMA};
+use crate::load::outcome::{Counts, Generator, Histograms, Outcome, SCHEMA};
 use crate::load::plan::{HostChange, Plan, Profile, Protocol};
 use crate::load::progress::{Phase, Progress};
 use crate::load::recorder::Collected;
 use crate::load::schedule::Schedule;
 use anyhow::{Context as _, ensure};
 use desk::{Message, Phases, Shared, Spent};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use thread::Part;
@@ -39,17 +40,19 @@ const HEAD_START: u64 = 2_000_000;
 /// See [`crate::load::run`].
 pub(crate) fn run(
     plan: &Plan,
-    observer: impl FnMut(&Progress<'_>) -> ControlFlow<()>,
+    mut observer: impl FnMut(&Progress<'_>) -> ControlFlow<()>,
 ) -> anyhow::Result<Outcome> {
     let plan = Arc::new(normal(plan)?);
     let targets = Target::all(&plan)?;
+    // All targets of a plan share them.
+    let complaints = targets.first().map(|target| target.complaints.clone()).unwrap_or_default();
     let shared = Arc::new(Shared {
         halt: AtomicBool::new(false),
         budget: AtomicU64::new(plan.count.unwrap_or_default()),
         spare: Mutex::default(),
     });
     let (messages, seen) = sync_channel(MESSAGES_MAX);
-    let opened = Arc::new(Barrier::new(plan.threads + 1));
+    let (opened, openings) = channel();
     let known = Arc::new(Barrier::new(plan.threads + 1));
     let phases = Arc::new(OnceLock::new());
     let mut threads = Vec::with_capacity(plan.threads);
@@ -63,15 +66,15 @@ pub(crate) fn run(
             connections: share(thread)..share(thread + 1),
             shared: Arc::clone(&shared),
             messages: messages.clone(),
-            opened: Arc::clone(&opened),
+            opened: opened.clone(),
             known: Arc::clone(&known),
             phases: Arc::clone(&phases),
         };
         let named = std::thread::Builder::new().name(format!("load-{thread}"));
         threads.push(named.spawn(|| thread::run(part)).context("a thread")?);
     }
-    drop(messages);
-    opened.wait();
+    drop((messages, opened));
+    await_open(&plan, &shared, &openings, &mut observer);
     let origin = clock::now() + HEAD_START;
     let begin = origin + plan.warm_up.as_nanos() as u64;
     let length = plan.duration.map(|length| length.as_nanos() as u64);
@@ -81,11 +84,46 @@ pub(crate) fn run(
     let _first = phases.set(known_phases);
     known.wait();
     let watch = Watch::new(&plan, known_phases, &shared);
-    let outcome = watch.collect(&seen, observer);
+    let mut outcome = watch.collect(&seen, observer);
+    outcome.first_errors = complaints.first();
     for thread in threads {
         thread.join().map_err(|_| anyhow::anyhow!("a thread of the load engine panicked"))??;
     }
     Ok(outcome)
+}
+
+/// Waits until every thread has opened its connections; a load can be ended early meanwhile, too.
+fn await_open(
+    plan: &Plan,
+    shared: &Shared,
+    openings: &Receiver<()>,
+    observer: &mut impl FnMut(&Progress<'_>) -> ControlFlow<()>,
+) {
+    let began = clock::now();
+    let (counts, hist) = (Counts::default(), Histograms::default());
+    let mut left = plan.threads;
+    while left > 0 {
+        match openings.recv_timeout(OBSERVE_PAUSE) {
+            Ok(()) => left -= 1,
+            Err(RecvTimeoutError::Timeout) => {
+                let progress = Progress {
+                    phase: Phase::Connect,
+                    elapsed: Duration::from_nanos(clock::now().saturating_sub(began)),
+                    length: None,
+                    count: None,
+                    counts: &counts,
+                    hist: &hist,
+                    second: None,
+                    rate: None,
+                    in_flight: 0,
+                };
+                if observer(&progress).is_break() {
+                    shared.halt.store(true, Ordering::Relaxed);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
 }
 
 /// The plan as it is followed: what cannot be is refused, what makes no difference is made equal.
@@ -284,6 +322,7 @@ impl<'a> Watch<'a> {
             hist,
             seconds,
             generator,
+            first_errors: BTreeMap::new(),
             invalid_reasons: Vec::new(),
         };
         outcome.invalid_reasons = verdict::reasons(self.plan, &outcome);

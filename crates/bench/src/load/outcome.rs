@@ -28,6 +28,9 @@ pub struct Outcome {
     pub seconds: Vec<Second>,
     /// What the generator itself cost.
     pub generator: Generator,
+    /// What was said first of a kind of failure, where anything was: `connect` and `tls`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub first_errors: BTreeMap<String, String>,
     /// Why the figures may not be quoted; empty where they may.
     pub invalid_reasons: Vec<String>,
 }

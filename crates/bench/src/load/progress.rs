@@ -6,6 +6,8 @@ use std::time::Duration;
 /// Where the load is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// Connections are opened; no request is made yet.
+    Connect,
     /// Requests are made and left out of every figure.
     WarmUp,
     /// Requests are made and counted.

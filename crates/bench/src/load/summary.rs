@@ -15,6 +15,8 @@ const SHARES: [(&str, f64); 7] = [
     ("p99.9", 0.999),
     ("p99.99", 0.9999),
 ];
+/// Seconds after the end of the schedule from which on they are told.
+const WAITED_MIN: f64 = 0.1;
 /// Requests that must lie beyond a percentile for it to be quoted.
 const BEYOND_MIN: f64 = 10.0;
 
@@ -32,9 +34,20 @@ fn write(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     let failed: u64 = counts.errors.values().sum();
     let seconds = outcome.duration_s.max(1e-9);
     writeln!(out, "{}\n", heading(outcome))?;
+    let said_no: u64 = outcome.seconds.iter().map(|second| second.failed_answers).sum();
+    let of_them = match said_no {
+        0 => String::new(),
+        said_no => format!(" ({said_no} with an error)"),
+    };
+    // What is waited for once no more are due belongs to the time, and is told, as it can be most of it.
+    let beyond = outcome.settings["duration_s"].as_f64().map_or(0.0, |length| seconds - length);
+    let waited = match beyond {
+        beyond if beyond > WAITED_MIN => format!(", {beyond:.2} s of them waiting for the last"),
+        _ => String::new(),
+    };
     writeln!(
         out,
-        "requests     {:.1}/s: {} answered, {failed} failed, {} shed, of {} in {seconds:.2} s",
+        "requests     {:.1}/s: {} answered{of_them}, {failed} failed, {} shed, of {} in {seconds:.2} s{waited}",
         counts.completed as f64 / seconds,
         counts.completed,
         counts.shed,
@@ -58,6 +71,9 @@ fn write(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     }
     if !counts.errors.is_empty() {
         writeln!(out, "errors       {}", pairs(&counts.errors))?;
+        for (kind, why) in &outcome.first_errors {
+            writeln!(out, "             the first of {kind}: {why}")?;
+        }
     }
     let generator = &outcome.generator;
     writeln!(
@@ -159,6 +175,7 @@ fn bytes(count: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::outcome::Second;
     use crate::load::plan::Plan;
 
     #[test]
@@ -171,6 +188,7 @@ mod tests {
         outcome.counts.status.insert("200".into(), 1000);
         (1..=1000).for_each(|value| outcome.hist.response.record(value * 1000));
         outcome.invalid_reasons.push("too busy".into());
+        outcome.first_errors.insert("tls".into(), "no such name".into());
         let text = text(&outcome);
         for line in [
             "http1 http://a:81/x  50 connections, closed loop",
@@ -180,9 +198,15 @@ mod tests {
             "p99.9               -          -          -          -          -",
             "status       200: 1000",
             "errors       reset: 1",
+            "             the first of tls: no such name",
             "INVALID      too busy",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
+        outcome.settings["duration_s"] = 0.5.into();
+        outcome.seconds.push(Second { failed_answers: 7, ..Second::default() });
+        let text = super::text(&outcome);
+        let line = "requests     500.0/s: 1000 answered (7 with an error), 1 failed, 0 shed, of 1001 in 2.00 s, 1.50 s of them waiting for the last";
+        assert!(text.lines().any(|known| known == line), "{text}");
     }
 }

@@ -106,7 +106,9 @@ impl FromStr for Url {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(format!("{text:?}: user and password belong into a header"));
+            return Err(format!(
+                "{text:?}: user and password belong into --basic-auth or a header"
+            ));
         }
         if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(format!("{text:?}: spaces and control characters must be %-escaped"));

@@ -120,7 +120,7 @@ pub fn frame(title: &str, progress: &Progress<'_>, size: Size) -> Vec<String> {
     let columns = size.columns.min(COLUMNS_MAX);
     let mut lines = vec![title.to_owned(), far(progress, size.bar())];
     let (mut middle, mut end) = (Vec::new(), Vec::new());
-    if progress.phase != Phase::WarmUp {
+    if !matches!(progress.phase, Phase::Connect | Phase::WarmUp) {
         let counts = progress.counts;
         let failed: u64 = counts.errors.values().sum();
         let requests = [
@@ -172,6 +172,7 @@ fn row(name: &str, pieces: &[String], between: &str, columns: usize) -> Vec<Stri
 /// `measure   ██████░░░░ 3.2 s of 10 s`.
 fn far(progress: &Progress<'_>, bar: usize) -> String {
     let name = match progress.phase {
+        Phase::Connect => "connect",
         Phase::WarmUp => "warm-up",
         Phase::Measure => "measure",
         Phase::Drain => "drain",

@@ -23,8 +23,8 @@ pub(crate) struct Row {
     /// After ÷ before.
     pub(crate) ratio: f64,
     pub(crate) ci95: Option<[f64; 2]>,
-    /// The noise as a share of what it is compared with.
-    pub(crate) noise: f64,
+    /// The noise as a share of what it is compared with; absent where it is not known.
+    pub(crate) noise: Option<f64>,
     /// `better`, `worse`, `same` or `unknown`.
     pub(crate) effect: String,
     /// After Holm's correction.
@@ -51,9 +51,10 @@ pub(crate) fn draw(title: &str, rows: &[Row], less: &str, more: &str) -> Option<
     }
     // Boxes first: lines across are seen through them.
     for (index, row) in rows.iter().enumerate() {
+        let Some(noise) = row.noise else { continue };
         let middle = TOP + ROW * (index as f64 + 0.5);
-        let (from, to) = (x(1.0 - row.noise.min(0.98)), x(1.0 + row.noise));
-        let tip = format!("noise: ±{}", words::share(row.noise));
+        let (from, to) = (x(1.0 - noise.min(0.98)), x(1.0 + noise));
+        let tip = format!("noise: ±{}", words::share(noise));
         svg.rect([from, middle - 8.0, to - from, 16.0], "noise", &tip);
     }
     for (value, labelled) in axis.ticks() {
@@ -99,8 +100,9 @@ fn axis(rows: &[Row]) -> Axis {
     for row in rows {
         ends.push(row.ratio);
         ends.extend(row.ci95.into_iter().flatten());
-        ends.push(1.0 + row.noise);
-        ends.push(1.0 - row.noise.min(0.5));
+        if let Some(noise) = row.noise {
+            ends.extend([1.0 + noise, 1.0 - noise.min(0.5)]);
+        }
     }
     ends.retain(|end| end.is_finite());
     let within = ends.iter().map(|end| end.clamp(1.0 / RATIO_MAX, RATIO_MAX));
@@ -134,20 +136,24 @@ mod tests {
 
     #[test]
     fn each_difference_is_a_dot_with_its_interval_and_its_colour() {
-        let row = |ratio, ci95, effect: &str| Row {
+        let row = |ratio, ci95, noise, effect: &str| Row {
             label: "steady <2000>".into(),
             ratio,
             ci95,
-            noise: 0.05,
+            noise,
             effect: effect.into(),
             p_holm: Some(0.031),
             values: "1 → 2 ms".into(),
         };
-        let rows = [row(2.0, Some([1.5, 2.6]), "worse"), row(0.7, None, "no word of ours")];
+        let rows = [
+            row(2.0, Some([1.5, 2.6]), Some(0.05), "worse"),
+            row(0.7, None, None, "no word of ours"),
+        ];
         let svg = draw("p99", &rows, "faster", "slower").expect("there are rows");
         assert_eq!(
             (svg.matches("<circle").count(), svg.matches("class=\"noise\"").count()),
-            (2, 2)
+            (2, 1),
+            "noise that is not known has no box"
         );
         assert!(svg.contains("dot e-worse") && svg.contains("dot e-unknown"), "{svg}");
         assert!(svg.contains("2.00 × (95 %: 1.50 to 2.60 ×), worse"), "{svg}");

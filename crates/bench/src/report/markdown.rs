@@ -12,7 +12,7 @@ pub(super) fn report(campaign: &Campaign) -> String {
         (_, "") => "no verdict",
         (_, verdict) => verdict,
     };
-    let mut text = format!("## leno bench `{}`: {verdict}\n\n", plain(&campaign.scenario.id));
+    let mut text = format!("## leno bench {}: {verdict}\n\n", code(&campaign.scenario.id));
     for sentence in headline(campaign) {
         text += &format!("**{}**\n\n", plain(&sentence));
     }
@@ -88,7 +88,7 @@ fn failing(campaign: &Campaign) -> String {
     let mut text = String::new();
     for one in campaign.assertions.iter().filter(|assertion| !assertion.pass) {
         let seen = one.observed.map_or_else(|| "not seen".into(), words::figure);
-        text += &format!("- fails: `{}` in {}: {seen}\n", plain(&one.expr), plain(&one.cell));
+        text += &format!("- fails: {} in {}: {seen}\n", code(&one.spoken()), plain(&one.cell));
     }
     if text.is_empty() { text } else { text + "\n" }
 }
@@ -117,4 +117,37 @@ fn footer(campaign: &Campaign) -> String {
 /// Text that cannot become a table's edge, a tag or a heading.
 fn plain(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace(['\n', '\r'], " ")
+}
+
+/// A code span, in which nothing is markup but the backtick that ends it: an entity would be read as it is written.
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'").replace(['\n', '\r'], " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Assertion;
+
+    #[test]
+    fn a_code_span_is_read_as_it_is_written() {
+        check("p99 <= 0.001", "- fails: `p99_ms <= 0.001` in a\\|b &lt;i>: 4.20\n");
+        check("rps >= 5 & <b>|x|", "- fails: `rps >= 5 & <b>|x|` in a\\|b &lt;i>: 4.20\n");
+        check("rps `>=` 5\n# x", "- fails: `rps '>=' 5 # x` in a\\|b &lt;i>: 4.20\n");
+    }
+
+    #[track_caller]
+    fn check(expr: &str, expected: &str) {
+        let failed = Assertion {
+            expr: expr.into(),
+            cell: "a|b <i>".into(),
+            observed: Some(4.2),
+            pass: false,
+        };
+        let mut campaign = Campaign { assertions: vec![failed], ..Campaign::default() };
+        campaign.scenario.id = "a<b".into();
+        let text = report(&campaign);
+        assert!(text.contains(expected), "{text}");
+        assert!(text.starts_with("## leno bench `a<b`: no verdict\n"), "{text}");
+    }
 }

@@ -7,7 +7,7 @@
 use super::html::{self, POLICY};
 use super::logs::Logs;
 use super::svg::escape;
-use super::{RESULT, parse, words};
+use super::{RESULT, Unreadable, parse, words};
 use crate::compare;
 use crate::load::rest;
 use anyhow::{Context as _, Result, bail};
@@ -193,8 +193,8 @@ impl Site {
     fn page(&self, result: &Path) -> Response<Full<Bytes>> {
         // The version first: a change in between is then seen as news, not missed.
         let version = version(result);
-        let campaign = fs::read(result).map_err(anyhow::Error::from).and_then(|text| parse(&text));
-        match campaign {
+        let read = || -> Result<_> { Ok(parse(&fs::read(result)?)?) };
+        match read() {
             Ok(campaign) => {
                 let logs = Logs::beside(result.parent().unwrap_or(&self.root));
                 page(html::page(&campaign, &logs, &version))
@@ -314,9 +314,14 @@ fn ago(age: Duration) -> String {
     }
 }
 
-/// A result that is torn, of another version, or none at all.
+/// A result that is torn may be whole when it is asked for again; one of another version, or none at all, will not.
 fn unreadable(error: &anyhow::Error) -> Response<Full<Bytes>> {
-    text(StatusCode::SERVICE_UNAVAILABLE, &format!("this result cannot be read now: {error:#}\n"))
+    let lasts = error.downcast_ref::<Unreadable>().is_some_and(|why| !why.may_pass());
+    let (status, now) = match lasts {
+        true => (StatusCode::INTERNAL_SERVER_ERROR, ""),
+        false => (StatusCode::SERVICE_UNAVAILABLE, " now"),
+    };
+    text(status, &format!("this result cannot be read{now}: {error:#}\n"))
 }
 
 /// Answers who wants a load. A page in a browser that comes from elsewhere may not: its user does not know of it.
@@ -520,14 +525,17 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let root = fs::canonicalize(directory.path()).expect("it is there");
         let torn = &br#"{"schema":"leno-bench/result/v1","cells":[{"mesh":"none""#[..];
-        let files: [(&str, &[u8]); 5] = [
-            ("torn", torn),
-            ("empty", b""),
-            ("binary", &[0xff, 0x00, 0x9f]),
-            ("foreign", br#"{"cells":7,"state":["x"]}"#),
-            ("other", br#"{"schema":"leno-bench/result/v9","verdict":"<b>","state":"finished"}"#),
+        let other = &br#"{"schema":"leno-bench/result/v9","verdict":"<b>","state":"finished"}"#[..];
+        // Only what may be whole a moment later is to be asked for again.
+        let (again, never) = (StatusCode::SERVICE_UNAVAILABLE, StatusCode::INTERNAL_SERVER_ERROR);
+        let files: [(&str, &[u8], StatusCode); 5] = [
+            ("torn", torn, again),
+            ("empty", b"", again),
+            ("binary", &[0xff, 0x00, 0x9f], again),
+            ("foreign", br#"{"cells":7,"state":["x"]}"#, never),
+            ("other", other, never),
         ];
-        for (name, bytes) in files {
+        for (name, bytes, _) in files {
             fs::create_dir(root.join(name)).expect("made");
             fs::write(root.join(name).join(RESULT), bytes).expect("written");
         }
@@ -539,11 +547,12 @@ mod tests {
         let names: Vec<String> = site.places().into_iter().map(|(name, ..)| name).collect();
         assert_eq!(names, ["torn", "other", "foreign", "empty", "binary"]);
         assert_eq!(site.list().status(), StatusCode::OK);
-        for (name, _) in files {
+        for (name, _, status) in files {
             let page = site.find(&Route::Page(name)).expect("it is there");
-            assert_eq!(page.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
-            let against = site.find(&Route::Against(name, "torn")).expect("they are there");
-            assert_eq!(against.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
+            assert_eq!(page.status(), status, "{name}");
+            // The one before is read first.
+            let against = site.find(&Route::Against("torn", name)).expect("they are there");
+            assert_eq!(against.status(), status, "{name}");
         }
         for name in ["odd", "bare", "notes.txt", "none"] {
             assert!(site.find(&Route::Page(name)).is_none(), "{name}");

@@ -94,7 +94,7 @@ fn line(metric: &str, row: &Row) -> Vec<String> {
         escape(&row.values),
         format!("{} ×", words::figure(row.ratio)),
         interval,
-        format!("±{}", words::share(row.noise)),
+        row.noise.map_or_else(|| "–".to_owned(), |noise| format!("±{}", words::share(noise))),
         row.p_holm.map_or_else(|| "–".to_owned(), words::figure),
         format!("<span class=\"effect {0}\">{0}</span>", escape(&row.effect)),
     ]

@@ -77,6 +77,21 @@ pub(crate) fn output(out: Option<&Path>, campaign: &str) -> anyhow::Result<PathB
     Ok(directory)
 }
 
+/// The command that does it again, of the words after the program's name. It has no `--out`: there is a result by then,
+/// and it would be refused.
+pub(crate) fn again(words: &[String]) -> String {
+    let mut kept = vec!["leno"];
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if word == "--out" {
+            let _directory = words.next();
+        } else if !word.starts_with("--out=") {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +107,19 @@ mod tests {
         assert_eq!(std::fs::read_dir(&out).expect("listed").count(), 1);
         let refused = output(Some(&out), "y").expect_err("there is a result");
         assert!(refused.to_string().contains("has a result already"), "{refused}");
+    }
+
+    #[test]
+    fn a_command_that_does_it_again_goes_elsewhere() {
+        let check = |words: &str, expected: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert_eq!(again(&words), expected);
+        };
+        check("bench run quick --seed 7", "leno bench run quick --seed 7");
+        check("bench run --out a quick --seed 7", "leno bench run quick --seed 7");
+        check("bench run quick --seed 7 --out=a", "leno bench run quick --seed 7");
+        check("bench run out --mesh none --out a", "leno bench run out --mesh none");
+        check("bench run quick --out", "leno bench run quick");
     }
 
     #[test]

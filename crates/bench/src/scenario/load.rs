@@ -87,6 +87,15 @@ impl Protocol {
         Self::ALL.iter().find(|(_, protocol)| *protocol == self).map_or("", |(name, _)| name)
     }
 
+    /// Whether a URL that begins with this may be asked so.
+    pub(crate) fn goes_with(self, scheme: &str) -> bool {
+        match self {
+            Self::Tcp => scheme == "tcp",
+            Self::Grpc | Self::GrpcStream => matches!(scheme, "grpc" | "http"),
+            Self::Http1 | Self::H2c => scheme == "http",
+        }
+    }
+
     /// Whether what a generator counts is what a proxy counts as a request. Of TCP a proxy sees connections, of streams
     /// their beginning, and neither sees rounds or messages.
     #[must_use]

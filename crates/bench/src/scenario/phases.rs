@@ -47,22 +47,25 @@ impl Warmup {
         let (min, max, window) = (time("min", 30), time("max", 180), time("window", 5));
         let windows = fields.get("windows").map_or(Some(3), |node| node.count(2, 20));
         let within = fields.get("within").map_or(Some(0.03), |node| node.share());
-        let warmup = Self {
+        if let (Some(min), Some(max)) = (min, max)
+            && min > max
+        {
+            fields.wrong("min is longer than max");
+        }
+        if window == Some(Duration::ZERO) {
+            fields.wrong("window: 0");
+        } else if let (Some(window), Some(windows), Some(max)) = (window, windows, max)
+            && window.saturating_mul(windows as u32) > max
+        {
+            fields.wrong("so many windows do not fit into max");
+        }
+        Some(Self {
             min: min?,
             max: max?,
             window: window?,
             windows: windows? as usize,
             within: within?,
-        };
-        if warmup.min > warmup.max {
-            fields.wrong("min is longer than max");
-        }
-        if warmup.window.is_zero() {
-            fields.wrong("window: 0");
-        } else if warmup.window * (warmup.windows as u32) > warmup.max {
-            fields.wrong("so many windows do not fit into max");
-        }
-        Some(warmup)
+        })
     }
 
     /// Whether the last windows agree; each is p50 and p99 in nanoseconds.

@@ -1,7 +1,8 @@
 //! Walks a YAML value and notes every mistake with its field, instead of stopping at the first.
 //!
-//! What a `Node` cannot give it has already complained about; the caller goes on with `None`. Fields that nobody asked
-//! for are mistakes too: [`Fields::close`] notes them.
+//! What a `Node` cannot give it has already complained about; the caller goes on with `None`, or with a value that no rule
+//! objects to, so that one mistake neither hides the next nor makes up another. Fields that nobody asked for are mistakes
+//! too: [`Node::fields`] notes them.
 
 use crate::scenario::units;
 use serde_json::{Map, Value};
@@ -59,6 +60,11 @@ impl<'a> Node<'a> {
     /// Whether anything at or below this field of the file was wrong.
     pub(crate) fn is_wrong_below(&self, field: &str) -> bool {
         self.wrong.is_below(field)
+    }
+
+    /// Whether a field of this value was wrong, or a part of it.
+    pub(crate) fn is_wrong_in(&self, name: &str) -> bool {
+        self.wrong.is_below(&dotted(&self.field, name))
     }
 
     /// The value as it stands.
@@ -222,9 +228,9 @@ impl<'a> Fields<'a> {
         self.wrong.is_below(field)
     }
 
-    /// The dotted name of one of the fields.
-    pub(crate) fn name_of(&self, name: &str) -> String {
-        dotted(&self.field, name)
+    /// Whether one of the fields was wrong, or a part of it.
+    pub(crate) fn is_wrong_in(&self, name: &str) -> bool {
+        self.wrong.is_below(&dotted(&self.field, name))
     }
 
     /// Says that these fields together are wrong.

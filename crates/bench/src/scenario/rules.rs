@@ -79,7 +79,7 @@ impl Repeat {
                 .unwrap_or(otherwise.reinstall),
             aa_check: fields.get("aa_check").and_then(|node| node.flag()).unwrap_or(false),
         };
-        if repeat.aa_check && repeat.blocks < 4 {
+        if repeat.aa_check && repeat.blocks < 4 && !fields.is_wrong_in("blocks") {
             fields.wrong(
                 "aa_check: two halves with less than two repetitions each say nothing; blocks: 4",
             );
@@ -107,11 +107,12 @@ impl Discard {
         let fields = node.fields(&["rule", "n"]);
         let rule =
             fields.needed("rule").and_then(|n| n.one_of(&[("none", false), ("worst_max", true)]));
+        let n = fields.get("n").and_then(|node| node.count(1, 100)).unwrap_or(1) as usize;
         if rule != Some(true) {
             return Self::None;
         }
-        let n = fields.get("n").map_or(Some(1), |node| node.count(1, 100)).unwrap_or(1) as usize;
-        if n >= blocks {
+        let unread = node.is_wrong_below("plan.blocks") || node.is_wrong_in("n");
+        if n >= blocks && !unread {
             node.wrong_in("n", format!("{n} of {blocks} blocks leaves nothing"));
         }
         Self::WorstMax { n }
@@ -223,6 +224,7 @@ const NO_FIGURE: &str = "is no figure: p50, p75, p90, p95, p99, p999, p9999, max
     throttled_s, a role's as proxy.cpu_us_per_req";
 
 impl Assertion {
+    /// A metric that could not be read is empty: the rest is looked at all the same.
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
         let fields = node.fields(&[
             "metric",
@@ -237,15 +239,16 @@ impl Assertion {
         ]);
         let metric = fields.needed("metric").and_then(|node| {
             let metric = node.text()?;
-            if !OWN_METRICS.contains(&metric.as_str()) && !crate::statistics::is_metric(&metric) {
-                node.wrong(format!("{metric:?} {NO_FIGURE}, {}", OWN_METRICS.join(", ")));
+            if OWN_METRICS.contains(&metric.as_str()) || crate::statistics::is_metric(&metric) {
+                return Some(metric);
             }
-            Some(metric)
+            node.wrong(format!("{metric:?} {NO_FIGURE}, {}", OWN_METRICS.join(", ")));
+            None
         });
         let bound = |name: &str| fields.get(name).and_then(|node| bound(&node));
         let versus = fields.get("versus").and_then(|node| node.text());
         let assertion = Self {
-            metric: metric?,
+            metric: metric.unwrap_or_default(),
             meshes: fields.get("mesh").map(|node| texts(&node)).unwrap_or_default(),
             loads: fields.get("load").map(|node| texts(&node)).unwrap_or_default(),
             versus,
@@ -255,16 +258,21 @@ impl Assertion {
             ratio_max: bound("ratio_max"),
             except: fields.get("except").and_then(|node| except(&node)),
         };
+        if !node.value().is_object() {
+            return None;
+        }
         assertion.check(&fields);
         Some(assertion)
     }
 
     fn check(&self, fields: &Fields<'_>) {
-        let against = self.added_max.is_some() || self.ratio_max.is_some();
-        if self.max.is_none() && self.min.is_none() && !against {
+        // Of the fields that are there, as one that could not be read is not missing.
+        let there = |name: &str| fields.get(name).is_some();
+        let against = there("added_max") || there("ratio_max");
+        if !there("max") && !there("min") && !against {
             fields.wrong("says nothing: max, min, added_max or ratio_max");
         }
-        if against != self.versus.is_some() {
+        if against != there("versus") {
             fields.wrong("versus goes with added_max or ratio_max");
         }
         if let (Some(min), Some(max)) = (self.min, self.max)
@@ -272,10 +280,10 @@ impl Assertion {
         {
             fields.wrong(format!("min {min} is above max {max}: it never holds"));
         }
-        if self.except.is_some() && self.metric != "failed_ratio_1s" {
+        if there("except") && !self.metric.is_empty() && self.metric != "failed_ratio_1s" {
             fields.wrong("except is for failed_ratio_1s");
         }
-        if OWN_METRICS.contains(&self.metric.as_str()) && self.versus.is_some() {
+        if OWN_METRICS.contains(&self.metric.as_str()) && there("versus") {
             fields.wrong(format!("{} is not compared", self.metric));
         }
     }
@@ -317,7 +325,7 @@ fn except(node: &Node<'_>) -> Option<(String, Duration)> {
     let fields = node.fields(&["after", "for"]);
     let after = fields.needed("after").and_then(|node| node.text());
     let length = fields.needed("for").and_then(|node| node.duration());
-    Some((after?, length?))
+    Some((after?, length.unwrap_or_default()))
 }
 
 /// What the study has published.
@@ -385,6 +393,6 @@ impl Figure {
         }
         let metrics =
             entries.iter().filter_map(|(name, n)| Some((name.clone(), n.number()?))).collect();
-        Some(Self { mesh: mesh?, load: load?, params, metrics })
+        Some(Self { mesh: mesh.unwrap_or_default(), load: load?, params, metrics })
     }
 }

@@ -99,7 +99,7 @@ fn mistakes() {
     check(
         "http://echo:8080/",
         "tcp://echo:8080",
-        &["9: loads.0: target: \"tcp://echo:8080\" does not go with protocol http1"],
+        &["10: loads.0.target: \"tcp://echo:8080\" does not go with protocol http1"],
     );
     check(
         "  connections: 8",
@@ -182,6 +182,134 @@ fn mistakes_of_the_later_parts() {
         ],
     );
     added("plan: [\n", &["13:7: unclosed bracket '['"]);
+}
+
+#[test]
+fn a_mistake_does_not_hide_another() {
+    check(
+        "  connections: 8",
+        "  connections: 8\n- {name: b, target: \":9999\", streams: 0, keepalive: maybe}",
+        &[
+            "13: loads.1.streams: must be a whole number from 1 to 10000, not 0",
+            "13: loads.1.keepalive: true, false, or honest (only in honest mode)",
+            "13: loads.1.target: \":9999\": a URL begins with http://, grpc:// or tcp://, then host and port",
+        ],
+    );
+    check(
+        "  connections: 8",
+        "  protocol: http3\n  streams: 0\n  keepalive: maybe",
+        &[
+            "12: loads.0.protocol: \"http3\" is none of http1, h2c, grpc, grpc-stream, tcp",
+            "13: loads.0.streams: must be a whole number from 1 to 10000, not 0",
+            "14: loads.0.keepalive: true, false, or honest (only in honest mode)",
+        ],
+    );
+    check(
+        "  rate: [20, 200]",
+        "  arrival: bogus\n  points: [[1, 5]]",
+        &[
+            "11: loads.0.arrival: \"bogus\" is none of closed, uniform, poisson, burst, steps, ramp",
+            "12: loads.0.points.0.0: \"1\" needs a unit: us, ms, s, m or h",
+        ],
+    );
+    check(
+        "http://echo:8080/",
+        "{url: \"echo:8080\", weight: 0}",
+        &[
+            "10: loads.0.target.weight: must be a whole number from 1 to 1000, not 0",
+            "10: loads.0.target: \"echo:8080\": a URL begins with http://, grpc:// or tcp://, then host and port",
+        ],
+    );
+    check(
+        "warmup: 1s",
+        "warmup: {min: 5s, max: 4s, windows: 1}",
+        &[
+            "7: phases.warmup.windows: must be a whole number from 2 to 20, not 1",
+            "7: phases.warmup: min is longer than max",
+        ],
+    );
+    added(
+        "timeline:\n- {at: 1, do: {kill: {workload: x, count: 0, signal: HUP}}}\n",
+        &[
+            "14: timeline.0.at: \"1\" needs a unit: us, ms, s, m or h",
+            "14: timeline.0.do.kill.signal: \"HUP\" is none of KILL, TERM, INT, QUIT",
+            "14: timeline.0.do.kill.count: must be a whole number from 1 to 1000, not 0",
+        ],
+    );
+    added(
+        "assert:\n- {load: mian, mesh: lemo, max: fast}\n",
+        &[
+            "14: assert.0: metric is missing",
+            "14: assert.0.max: must be a number, a share (0.1%) or a time (1ms)",
+            "14: assert.0.load: no load is named \"mian\"; there are main",
+            "14: assert.0.mesh: no mesh \"lemo\"; there are none, leno, envoy, haproxy, nginx, linkerd",
+        ],
+    );
+}
+
+#[test]
+fn a_mistake_does_not_make_up_another() {
+    check("name: main", "name: \"\"", &["9: loads.0.name: is empty"]);
+    check(
+        "  rate: [20, 200]",
+        "  arrival: bogus\n  rate: -4\n  mode: oha-closed",
+        &[
+            "11: loads.0.arrival: \"bogus\" is none of closed, uniform, poisson, burst, steps, ramp",
+            "12: loads.0.rate: must be a number from 0 up, not -4",
+        ],
+    );
+    check(
+        "  rate: [20, 200]",
+        "  arrival: steps\n  points: [[x, 5]]",
+        &["12: loads.0.points.0.0: \"x\" does not begin with a number"],
+    );
+    check(
+        "  connections: 8",
+        "  protocol: http3\n  streams: 4\n  keepalive: false",
+        &["12: loads.0.protocol: \"http3\" is none of http1, h2c, grpc, grpc-stream, tcp"],
+    );
+    check(
+        "http://echo:8080/",
+        "htp://echo:8080",
+        &["10: loads.0.target: \"htp://echo:8080\": a URL begins with "],
+    );
+    check(
+        "http://echo:8080/",
+        "tcp://echo",
+        &["10: loads.0.target: \"tcp://echo\": a port from 1 to 65535 is missing"],
+    );
+    check(
+        "  connections: 8",
+        "  measure: long\ntimeline: [{at: 11s, do: {control_plane: restart}}]",
+        &["12: loads.0.measure: \"long\" does not begin with a number"],
+    );
+    // The load without a name may be the one that is meant, and the line without a workload, too.
+    check(
+        "  connections: 8",
+        "  connections: 8\n- {name: 5, target: \"http://echo:80/\"}\n\
+         - {name: c, target: \"http://echo:80/\", rate: {share: 75%, load: b}}\n\
+         assert: [{metric: p99, load: b, max: 5ms}]",
+        &["13: loads.1.name: must be text, not a number"],
+    );
+    added(
+        "timeline:\n- {at: 1s, do: {kill: {}}}\n\
+         assert:\n- {metric: failed_ratio_1s, max: 0, except: {after: kill, for: 1s}}\n",
+        &["14: timeline.0.do.kill: workload is missing"],
+    );
+    added(
+        "assert:\n- {metric: p98, versus: none, ratio_max: fast, except: {after: kill, for: 1}}\n\
+         timeline: [{at: 1s, do: {kill: {workload: x}}}]\n",
+        &[
+            "14: assert.0.metric: \"p98\" is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
+             failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
+            "14: assert.0.ratio_max: must be a number, a share (0.1%) or a time (1ms)",
+            "14: assert.0.except.for: \"1\" needs a unit: us, ms, s, m or h",
+        ],
+    );
+    added(
+        "plan: {blocks: x, aa_check: true}\ndiscard: {rule: worst_max, n: 2}\n",
+        &["13: plan.blocks: must be a whole number from 1 to 1000, not \"x\""],
+    );
 }
 
 #[test]
@@ -282,6 +410,19 @@ fn names_are_those_of_the_manifests() {
     let text = WHOLE.replace("http://echo:8080/", "http://echo:80/");
     let expected = "a.yaml:10: loads.0.target: Service echo has no port 80; it has 8080";
     assert_eq!(look(&text, &known), [expected]);
+    let count = "must be a whole number from 1 to 1000, not 0";
+    let text = WHOLE.to_owned() + "timeline: [{at: 1s, do: {kill: {workload: shop, count: 0}}}]\n";
+    assert_eq!(
+        look(&text, &known),
+        [
+            format!("a.yaml:13: timeline.0.do.kill.count: {count}"),
+            format!("a.yaml:13: timeline.0.do.kill.workload: no workload \"shop\" {there}"),
+        ]
+    );
+    let text = WHOLE.replace("[a.yaml]", "5");
+    let expected = "a.yaml:5: topology.manifests: must be text, not a number";
+    assert_eq!(look(&text, &Known::default()), [expected], "manifests that are not named");
+    let text = WHOLE.replace("http://echo:8080/", "http://echo:80/");
     known.mistakes.push(("manifests.0".into(), "there is no a.yaml".into()));
     let expected = "a.yaml:5: topology.manifests.0: there is no a.yaml";
     assert_eq!(look(&text, &known), [expected], "what was not read is not missing");

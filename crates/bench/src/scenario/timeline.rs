@@ -80,7 +80,8 @@ impl Action {
 }
 
 /// Signals that a file may name.
-const SIGNALS: [(&str, i32); 4] = [("KILL", 9), ("TERM", 15), ("INT", 2), ("QUIT", 3)];
+const SIGNALS: [(&str, i32); 4] = [("KILL", KILL), ("TERM", 15), ("INT", 2), ("QUIT", 3)];
+const KILL: i32 = 9;
 const STOP: i32 = 19;
 const CONTINUE: i32 = 18;
 
@@ -102,15 +103,19 @@ impl Entry {
         if fields.get("at").is_some() && until.is_some() {
             fields.wrong("until is for every");
         }
-        let action = fields.needed("do").and_then(|node| action(&node))?;
-        let at = at.or(start).or(every)?;
+        // At zero where it could not be read: no rule objects to that.
+        let unread = ["at", "every", "start"].iter().any(|name| fields.is_wrong_in(name));
+        let begin = if unread { None } else { at.or(start).or(every) };
+        let at = begin.unwrap_or_default();
         if until.is_some_and(|until| until < at) {
             fields.wrong("until is before start");
         }
+        let action = fields.needed("do").and_then(|node| action(&node))?;
         Some(Self { at, every, until, action })
     }
 }
 
+/// None where it is not known what is done, or to what; the rest of it hides neither.
 fn action(node: &Node<'_>) -> Option<Action> {
     let fields = node.fields(&KINDS);
     let named: Vec<&str> = KINDS.into_iter().filter(|name| fields.get(name).is_some()).collect();
@@ -122,18 +127,18 @@ fn action(node: &Node<'_>) -> Option<Action> {
     match *name {
         "kill" => {
             let fields = inner.fields(&["workload", "count", "signal"]);
-            let signal = fields.get("signal").map_or(Some(9), |node| node.one_of(&SIGNALS));
-            signal_of("kill", &fields, signal?)
+            let signal = fields.get("signal").and_then(|node| node.one_of(&SIGNALS));
+            signal_of("kill", &fields, signal.unwrap_or(KILL))
         }
         "stop" => signal_of("stop", &inner.fields(&["workload", "count"]), STOP),
         "continue" => signal_of("continue", &inner.fields(&["workload", "count"]), CONTINUE),
         "set" => {
             let fields = inner.fields(&["workload", "plan"]);
-            let plan = fields.needed("plan").map(|node| node.value().clone());
-            Some(Action::Set { workload: workload(&fields)?, plan: plan? })
+            let plan = fields.needed("plan").map(|node| node.value().clone()).unwrap_or_default();
+            Some(Action::Set { workload: workload(&fields)?, plan })
         }
         "control_plane" => {
-            inner.one_of(&[("restart", ())])?;
+            inner.one_of(&[("restart", ())]);
             Some(Action::RestartControl)
         }
         _ => netem(&inner),
@@ -142,21 +147,21 @@ fn action(node: &Node<'_>) -> Option<Action> {
 
 fn netem(node: &Node<'_>) -> Option<Action> {
     let fields = node.fields(&["workload", "delay", "loss"]);
-    let delay = fields.get("delay").map_or(Some(Duration::ZERO), |node| node.duration());
-    let loss = fields.get("loss").map_or(Some(0.0), |node| node.share());
-    if loss.is_some_and(|loss| loss > 1.0) {
+    let delay = fields.get("delay").and_then(|node| node.duration()).unwrap_or_default();
+    let loss = fields.get("loss").and_then(|node| node.share()).unwrap_or_default();
+    if loss > 1.0 {
         fields.wrong("loss: more than everything");
     }
     Some(Action::Netem {
         workload: workload(&fields)?,
-        delay_ms: delay?.as_secs_f64() * 1000.0,
-        loss_share: loss?,
+        delay_ms: delay.as_secs_f64() * 1000.0,
+        loss_share: loss,
     })
 }
 
 fn signal_of(kind: &'static str, fields: &Fields<'_>, signal: i32) -> Option<Action> {
-    let count = fields.get("count").map_or(Some(1), |node| node.count(1, 1000));
-    Some(Action::Signal { kind, workload: workload(fields)?, count: count? as usize, signal })
+    let count = fields.get("count").and_then(|node| node.count(1, 1000)).unwrap_or(1) as usize;
+    Some(Action::Signal { kind, workload: workload(fields)?, count, signal })
 }
 
 fn workload(fields: &Fields<'_>) -> Option<String> {

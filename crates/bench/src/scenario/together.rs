@@ -12,10 +12,15 @@ use crate::scenario::timeline::{Action, Entry, KINDS};
 use crate::scenario::topology::Topology;
 use crate::scenario::units;
 
-/// Says what is wrong with the manifests, and with the names that the topology itself uses.
-pub(super) fn topology(node: &Node<'_>, topology: &Topology, known: &Known) {
+/// Says what is wrong with the manifests, and with the names that the topology itself uses. The names are given back, or none
+/// where a mistake keeps some of them from being known: what was not read is not missing.
+pub(super) fn topology(node: &Node<'_>, topology: &Topology, known: Known) -> Option<Known> {
     for (field, message) in &known.mistakes {
         node.wrong_in(field, message);
+    }
+    let is_bare = topology.manifests.is_empty() && topology.instances.is_none();
+    if is_bare || node.is_wrong_in("manifests") || node.is_wrong_in("instances") {
+        return None;
     }
     for workload in topology.replicas.keys() {
         if let Some(message) = known.wrong_deployment(workload) {
@@ -27,6 +32,7 @@ pub(super) fn topology(node: &Node<'_>, topology: &Topology, known: &Known) {
             node.wrong_in(&format!("unmeshed.{at}"), message);
         }
     }
+    Some(known)
 }
 
 /// All loads, each looked at beside those before it.
@@ -38,59 +44,89 @@ pub(super) fn loads(
 ) -> Vec<Load> {
     let mut loads: Vec<Load> = Vec::new();
     for node in nodes {
-        let Some(load) = Load::read(node, &topology.client, phases) else { continue };
-        if loads.iter().any(|earlier| earlier.name == load.name) {
-            node.wrong_in("name", format!("a load before it is named {}, too", load.name));
+        let load = Load::read(node, &topology.client, phases);
+        if node.value().is_object() {
+            earlier(node, &load, &loads);
+            reach(node, &load, topology, known);
         }
-        for rate in &load.rates {
-            let Rate::Share { load: of, share } = rate else { continue };
-            if !loads.iter().any(|earlier| earlier.name == *of) {
-                node.wrong_in("rate.load", format!("no earlier load is named {of}"));
-            }
-            if *share <= 0.0 || *share > 1.0 {
-                node.wrong_in("rate.share", format!("{share} is not within 0 and 1"));
-            }
-        }
-        reach(node, &load, topology, known);
         loads.push(load);
     }
     loads
 }
 
+/// What it says of the loads before it.
+fn earlier(node: &Node<'_>, load: &Load, loads: &[Load]) {
+    let is_named = |name: &str| loads.iter().any(|earlier| earlier.name == name);
+    if !load.name.is_empty() && is_named(&load.name) {
+        node.wrong_in("name", format!("a load before it is named {}, too", load.name));
+    }
+    for rate in &load.rates {
+        let Rate::Share { load: of, share } = rate else { continue };
+        if !is_named(of) && are_named(loads) {
+            node.wrong_in("rate.load", format!("no earlier load is named {of}"));
+        }
+        if *share <= 0.0 || *share > 1.0 {
+            node.wrong_in("rate.share", format!("{share} is not within 0 and 1"));
+        }
+    }
+}
+
+/// Whether each has a name; one that could not be read may be the one that is meant.
+fn are_named(loads: &[Load]) -> bool {
+    loads.iter().all(|load| !load.name.is_empty())
+}
+
 /// Who sends, and where to.
 fn reach(node: &Node<'_>, load: &Load, topology: &Topology, known: Option<&Known>) {
+    // Without the client it is not known either what it reaches.
+    let is_usual = load.client == topology.client;
+    let unread = node.is_wrong_in("client") || (is_usual && node.is_wrong_below("topology.client"));
+    let known = known.filter(|_| !unread);
     if let Some(message) = known.and_then(|known| known.wrong_workload(&load.client)) {
         node.wrong_in("client", message);
     }
     for target in &load.targets {
-        let is_each = target.url.contains("{i}");
-        if is_each && topology.instances.is_none() {
+        let is_lost = target.url.contains("{i}") && topology.instances.is_none();
+        if is_lost && !node.is_wrong_below("topology.instances") {
             node.wrong_in("target", "{i} is the number of an instance, and there are no instances");
-            continue;
         }
-        // That there is no scheme has been said already.
-        let url = target.url.contains("://").then(|| target.url.replace("{i}", "0"));
-        let wrong = match url.map(|url| url.parse::<Url>()) {
-            None => None,
-            Some(Err(message)) => Some(message),
-            Some(Ok(url)) => known.and_then(|known| known.wrong_target(&load.client, &url)),
-        };
-        if let Some(message) = wrong {
-            node.wrong_in("target", message);
-        }
+        // A name with a number that means nothing is no Service's.
+        reach_url(node, load, &target.url, known.filter(|_| !is_lost));
+    }
+}
+
+/// What is no URL is said to be that and nothing else.
+fn reach_url(node: &Node<'_>, load: &Load, text: &str, known: Option<&Known>) {
+    let Some((scheme, _)) = text.split_once("://") else {
+        let begin = "a URL begins with http://, grpc:// or tcp://, then host and port";
+        node.wrong_in("target", format!("{text:?}: {begin}"));
+        return;
+    };
+    let url = match text.replace("{i}", "0").parse::<Url>() {
+        Ok(url) => url,
+        Err(message) => return node.wrong_in("target", message),
+    };
+    if !load.protocol.goes_with(scheme) && !node.is_wrong_in("protocol") {
+        let name = load.protocol.name();
+        node.wrong_in("target", format!("{text:?} does not go with protocol {name}"));
+    }
+    if let Some(message) = known.and_then(|known| known.wrong_target(&load.client, &url)) {
+        node.wrong_in("target", message);
     }
 }
 
 /// All that is done meanwhile.
 pub(super) fn timeline(nodes: &[Node<'_>], loads: &[Load], known: Option<&Known>) -> Vec<Entry> {
     let mut entries = Vec::new();
-    let disturbed: Vec<&Load> = loads
-        .iter()
-        .filter(|load| load.timeline && load.requests.is_none() && !load.phases.measure.is_zero())
-        .collect();
+    let disturbed: Vec<&Load> =
+        loads.iter().filter(|load| load.timeline && load.requests.is_none()).collect();
     for node in nodes {
         let Some(entry) = Entry::read(node) else { continue };
-        let late = |load: &&Load| entry.at > load.phases.measure;
+        // A length of zero is a mistake that was said already: it may be any.
+        let late = |load: &&Load| {
+            let length = load.phases.measure;
+            !length.is_zero() && entry.at > length
+        };
         if !disturbed.is_empty() && disturbed.iter().all(late) {
             let at = units::spoken(entry.at);
             let kind = entry.action.kind();
@@ -128,10 +164,13 @@ pub(super) fn assertions(nodes: &[Node<'_>], loads: &[Load], timeline: &[Entry])
         assertion.meshes.iter().for_each(|name| mesh("mesh", name));
         assertion.versus.iter().for_each(|name| mesh("versus", name));
         if let Some((kind, _)) = &assertion.except {
+            // A line that could not be read may be the one.
+            let is_there = timeline.iter().any(|entry| entry.action.kind() == kind)
+                || node.is_wrong_below("timeline");
             if !KINDS.contains(&kind.as_str()) {
                 let kinds = KINDS.join(", ");
                 node.wrong_in("except.after", format!("{kind:?} is none of {kinds}"));
-            } else if !timeline.iter().any(|entry| entry.action.kind() == kind) {
+            } else if !is_there {
                 node.wrong_in("except.after", format!("nothing in the timeline is a {kind}"));
             }
         }
@@ -160,8 +199,8 @@ pub(super) fn figure(node: &Node<'_>, figure: &Figure, loads: &[Load]) {
 
 fn named<'a>(node: &Node<'_>, name: &str, loads: &'a [Load]) -> Option<&'a Load> {
     let found = loads.iter().find(|load| load.name == name);
-    // Where no load could be read, that is what is to be mended.
-    if found.is_none() && !loads.is_empty() {
+    // Where the names could not be read, that is what is to be mended.
+    if found.is_none() && !loads.is_empty() && are_named(loads) {
         let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
         node.wrong_in("load", format!("no load is named {name:?}; there are {}", names.join(", ")));
     }

@@ -206,12 +206,14 @@ impl<'a> Source<'a> {
         let microseconds = || sum(|used| used.cpu_s * 1e6);
         Some(match what {
             "cpu_s" => Figure::mean(sum(|used| used.cpu_s)),
-            "cpu_us_per_req" => Figure::Ratio(microseconds(), requests()),
-            "cpu_us_per_traversal" => {
+            "cpu_us_per_traversal" if name == "proxy" => {
                 let (above, below) =
                     self.runs.iter().map(|run| traversed(run, role(run, name))).unzip();
                 Figure::Ratio(above, below)
             }
+            // Requests pass proxies. Nobody counts what reaches each process of another role (a client's pod sees none of
+            // them), so theirs is not divided by how many processes there are.
+            "cpu_us_per_req" | "cpu_us_per_traversal" => Figure::Ratio(microseconds(), requests()),
             "cores_mean" => Figure::mean(sum(|used| used.cores.mean)),
             "cores_p95" => Figure::mean(largest(|used| used.cores.p95)),
             "cores_max" => Figure::mean(largest(|used| used.cores.max)),
@@ -228,8 +230,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// CPU microseconds, and the requests that they were spent on. Of those that counted their requests, where some did: one
-/// that was killed took its count with it. Where none did, every request counts as having passed each.
+/// CPU microseconds of proxies, and the requests that they were spent on. Of those that counted their requests, where some
+/// did: one that was killed took its count with it. Where none did, every request counts as having passed each.
 pub(crate) fn traversed(run: &Run, all: &[Used]) -> (f64, f64) {
     let counted: Vec<(f64, u64)> =
         all.iter().filter_map(|used| Some((used.cpu_s, used.traversals?))).collect();
@@ -324,6 +326,27 @@ mod tests {
         check(&[used(1.0, None), used(2.0, None)], (3e6, 200.0));
         check(&[used(0.5, Some(0)), used(2.0, Some(100))], (2.5e6, 100.0));
         check(&[], (0.0, 0.0));
+    }
+
+    #[test]
+    fn only_proxies_are_passed_by_requests() {
+        let used = |cpu_s: f64, traversals| Used { cpu_s, traversals, ..Used::default() };
+        let mut run = Run::default();
+        run.counts.completed = 100;
+        // The client's pod is idle.
+        run.resources.app = vec![used(1.0, None), used(0.0, None)];
+        run.resources.control = vec![used(0.5, None), used(0.5, None)];
+        run.resources.proxy = vec![used(1.0, Some(100)), used(2.0, Some(100))];
+        let source = Source::new(vec![&run]);
+        let check = |name: &str, expected: f64| {
+            let figure = source.figure(&Name::parse(name).expect("a name")).expect("a figure");
+            assert_eq!(figure.whole(), Some(expected), "{name}");
+        };
+        check("app.cpu_us_per_req", 10_000.0);
+        check("app.cpu_us_per_traversal", 10_000.0);
+        check("control.cpu_us_per_traversal", 10_000.0);
+        check("proxy.cpu_us_per_req", 30_000.0);
+        check("proxy.cpu_us_per_traversal", 15_000.0);
     }
 
     #[test]

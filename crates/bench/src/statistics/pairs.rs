@@ -1,6 +1,6 @@
 //! Two meshes with the same parameters, repetitions paired by block.
 
-use super::bootstrap::{self, DRAWS, Draws, RUNS_MIN};
+use super::bootstrap::{self, DRAWS, Draws};
 use super::figure::Figure;
 use super::metric::{COMPARED, Name, Source};
 use super::rank;
@@ -56,17 +56,14 @@ fn one(
     let (own_a, own_b) = (own(a)?, own(b)?);
     let differences: Vec<f64> = own_a.iter().zip(&own_b).map(|(a, b)| b - a).collect();
     let p = rank::signed_rank(&differences);
-    let band = noise::paired_band(&own_a, &own_b, seed)
+    // Absent with too few blocks: a band of 0 would say that chance does nothing.
+    let noise_band = noise::paired_band(&own_a, &own_b, seed)
         .map(|share| share * value_a.abs().max(value_b.abs()));
     let diff = value_b - value_a;
-    let known = a.runs() >= RUNS_MIN && band.is_some();
-    let noise_band = band.unwrap_or(0.0);
-    let effect = if known {
+    let effect = noise_band.map_or(Effect::Unknown, |band| {
         let clear = p.is_none_or(|p| p < LEVEL);
-        Effect::of(diff, ci95, if clear { noise_band } else { f64::INFINITY }, more_is_better)
-    } else {
-        Effect::Unknown
-    };
+        Effect::of(diff, ci95, if clear { band } else { f64::INFINITY }, more_is_better)
+    });
     Some(Comparison {
         diff,
         ratio: (value_a != 0.0).then(|| value_b / value_a),
@@ -87,8 +84,8 @@ pub(crate) struct Change {
     pub(crate) a: f64,
     pub(crate) b: f64,
     pub(crate) ci95: Option<[f64; 2]>,
-    /// Absolute.
-    pub(crate) noise_band: f64,
+    /// Absolute; absent where either has too few repetitions to tell.
+    pub(crate) noise_band: Option<f64>,
     pub(crate) effect: Effect,
     /// Wilcoxon's rank sum of the repetitions, two-sided; absent with fewer than four in either.
     pub(crate) p: Option<f64>,
@@ -110,11 +107,15 @@ pub(crate) fn changes(a: &Cell, b: &Cell, tolerance: f64, seed: u64) -> Vec<Chan
             let (value_a, value_b) = (a.whole()?, b.whole()?);
             let ci95 = bootstrap::unpaired(&a, &b, DRAWS, seed);
             let absolute = |figure: &Figure, value: f64| {
-                noise::band(figure, seed).map_or(0.0, |share| share * value.abs())
+                noise::band(figure, seed).map(|share| share * value.abs())
             };
-            let noise = absolute(&a, value_a).max(absolute(&b, value_b));
-            let noise_band = noise.max(tolerance * value_a.abs());
-            let effect = Effect::of(value_b - value_a, ci95, noise_band, name.more_is_better());
+            // The wider one of the two; with one of them alone the wider one is not known.
+            let noise_band = absolute(&a, value_a)
+                .zip(absolute(&b, value_b))
+                .map(|(one, other)| one.max(other).max(tolerance * value_a.abs()));
+            let effect = noise_band.map_or(Effect::Unknown, |band| {
+                Effect::of(value_b - value_a, ci95, band, name.more_is_better())
+            });
             let own = |figure: &Figure| -> Option<Vec<f64>> {
                 (0..figure.runs()).map(|run| figure.of_run(run)).collect()
             };

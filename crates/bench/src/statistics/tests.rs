@@ -174,5 +174,17 @@ fn a_campaign_pairs_meshes_of_the_same_place_by_block() {
 fn two_repetitions_tell_nothing() {
     let (a, b) = campaign(2, 3.0, &mut Random::new(1));
     let compared = pairs::compare(&a, &b, 20, 1);
+    assert!(!compared.is_empty());
     assert!(compared.iter().all(|one| one.effect == "unknown" && one.ci95.is_none()));
+    // Not known is not the same as no noise.
+    assert!(compared.iter().all(|one| one.noise_band.is_none()), "{compared:?}");
+    // Of two results too, though one of them alone has enough.
+    let (six, _) = campaign(6, 1.0, &mut Random::new(2));
+    for (before, after) in [(&a, &b), (&six, &b), (&a, &six)] {
+        let changes = changes(before, after, 0.02, 1);
+        assert!(!changes.is_empty());
+        for one in changes {
+            assert!(one.noise_band.is_none() && one.effect == Effect::Unknown, "{one:?}");
+        }
+    }
 }

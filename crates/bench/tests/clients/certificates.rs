@@ -6,7 +6,8 @@ use rcgen::{
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,7 +52,15 @@ impl Authority {
         let key = key();
         let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth);
         let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
-        self.serve(&leaf, &key, demands, alpn)
+        self.serve(&leaf, &key, demands, alpn, &TLS13)
+    }
+
+    /// A server that knows nothing newer than TLS 1.2.
+    pub(crate) fn older(&self, alpn: &[&str]) -> Arc<ServerConfig> {
+        let key = key();
+        let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth);
+        let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
+        self.serve(&leaf, &key, false, alpn, &TLS12)
     }
 
     /// A server whose certificate was good until some years ago.
@@ -61,14 +70,14 @@ impl Authority {
         leaf.not_before = rcgen::date_time_ymd(2019, 1, 1);
         leaf.not_after = rcgen::date_time_ymd(2020, 1, 1);
         let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
-        self.serve(&leaf, &key, false, alpn)
+        self.serve(&leaf, &key, false, alpn, &TLS13)
     }
 
     /// A server that vouches for itself.
     pub(crate) fn self_signed(&self, alpn: &[&str]) -> Arc<ServerConfig> {
         let key = key();
         let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth).self_signed(&key).expect("leaf");
-        self.serve(&leaf, &key, false, alpn)
+        self.serve(&leaf, &key, false, alpn, &TLS13)
     }
 
     fn serve(
@@ -77,11 +86,12 @@ impl Authority {
         key: &KeyPair,
         demands: bool,
         alpn: &[&str],
+        version: &'static SupportedProtocolVersion,
     ) -> Arc<ServerConfig> {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
+            .with_protocol_versions(&[version])
             .expect("versions");
         let builder = if demands {
             let mut roots = RootCertStore::empty();

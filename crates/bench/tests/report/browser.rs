@@ -192,7 +192,7 @@ fn served() {
     // The page that is watched changes its version when the result is written again.
     let before = get(address, "/2026-11-20T10-00-00-quick/version", "localhost");
     assert!(before.contains(attribute(&page.dom, "data-version")), "{before}");
-    fs::write(results.join("2026-11-20T10-00-00-quick/result.json"), "{}").expect("write it");
+    fs::write(results.join("2026-11-20T10-00-00-quick/result.json"), "{").expect("write it");
     assert_ne!(get(address, "/2026-11-20T10-00-00-quick/version", "localhost"), before);
     assert!(get(address, "/2026-11-20T10-00-00-quick/", "localhost").starts_with("HTTP/1.1 503"));
     for path in [

@@ -142,8 +142,8 @@ pub(crate) struct Asked {
     /// TLS: PEM file of who may have signed the server's certificate
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// TLS: PEM file with our certificate chain
-    #[arg(long, value_name = "FILE", requires = "key")]
+    /// TLS: PEM file with our certificate chain, and with our key unless --key has it
+    #[arg(long, value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
     /// TLS: PEM file with our key
     #[arg(long, value_name = "FILE", requires = "cert")]

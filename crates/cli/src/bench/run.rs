@@ -48,8 +48,6 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Run) -> anyhow::Result<ExitCode> {
-    let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     run::run(&Request {
         scenario: arguments.scenario,
         meshes: arguments.mesh.map(|meshes| meshes.0).unwrap_or_default(),
@@ -60,6 +58,9 @@ pub(crate) fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         dry_run: arguments.dry_run,
         json: arguments.json,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: format!("leno {}", words.join(" ")),
+        command: std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
     })
 }

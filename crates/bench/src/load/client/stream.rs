@@ -1,6 +1,5 @@
 //! The bytes under a protocol: TCP, with or without TLS.
 
-use crate::load::client::Failure;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -34,9 +33,9 @@ impl Stream {
 }
 
 /// Opens a TCP connection, with `TCP_NODELAY`.
-pub(super) async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let stream = TcpStream::connect(address).await.map_err(|_| Failure::Connect)?;
-    stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
     Ok(stream)
 }
 

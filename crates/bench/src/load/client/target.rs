@@ -1,5 +1,6 @@
 //! Everything about a plan that clients need, resolved, read and built once before the first request.
 
+use crate::load::client::complaint::Complaints;
 use crate::load::client::tls::Connector;
 use crate::load::client::{http1, http2};
 use crate::load::plan::{Family, Plan, Protocol};
@@ -39,6 +40,8 @@ pub struct Target {
     pub http2: http::Request<()>,
     /// gRPC streams: messages on a stream before the next one is opened.
     pub stream_messages: Option<u64>,
+    /// Why connections could not be opened; of all targets of a plan together.
+    pub complaints: Complaints,
 }
 
 /// What a TCP round has where the plan has no body, since a round without bytes would be none.
@@ -60,7 +63,7 @@ impl Target {
     /// The host's name does not resolve; a certificate cannot be read; a header field is none.
     pub fn new(plan: &Plan) -> anyhow::Result<Self> {
         let tls = if plan.url.scheme.is_tls() { Some(Connector::new(plan)?) } else { None };
-        Self::at(plan, resolve(&plan.url, plan.family)?, tls, 0)
+        Self::at(plan, resolve(&plan.url, plan.family)?, tls, 0, Complaints::default())
     }
 
     /// One for each place of the plan. Hosts are numbered in the order in which they come first.
@@ -88,7 +91,7 @@ impl Target {
                     found
                 }
             };
-            all.push(Self::at(&plan, address, tls, number)?);
+            all.push(Self::at(&plan, address, tls, number, first.complaints.clone())?);
         }
         Ok(all)
     }
@@ -98,6 +101,7 @@ impl Target {
         address: SocketAddr,
         tls: Option<Connector>,
         host: usize,
+        complaints: Complaints,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             address,
@@ -120,6 +124,7 @@ impl Target {
                 _ => http2::request(plan)?,
             },
             stream_messages: plan.stream_messages,
+            complaints,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! TLS of the load engine's connections: who the server may be, and who we are.
 //!
 //! As everywhere in Leno: rustls with aws-lc, TLS 1.3, hybrid post-quantum key exchange first. What is *not* here: mesh
-//! identities (crate `leno-tls`), for a load generator is an ordinary client that goes by host names. Sessions are not
-//! resumed, so that every connection of a run costs the server the same full handshake.
+//! identities (crate `leno-tls`), for a load generator is an ordinary client that goes by host names, and speaks TLS 1.2 with servers
+//! that have no other. Sessions are not resumed, so that every connection of a run costs the server the same full handshake.
 
 use crate::load::client::Failure;
 use crate::load::client::stream::Stream;
@@ -51,7 +51,7 @@ impl Connector {
     pub fn new(plan: &Plan) -> Result<Self> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])?;
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
         let builder = if plan.tls.insecure {
             let anybody = Arc::new(Anybody { provider });
             builder.dangerous().with_custom_certificate_verifier(anybody)
@@ -81,15 +81,27 @@ impl Connector {
     /// Shakes hands.
     ///
     /// # Errors
-    /// `Failure::Tls`, or how the connection ended.
-    pub async fn connect(&self, stream: TcpStream) -> Result<Stream, Failure> {
+    /// `Failure::Tls`, or how the connection ended, and what was said of it.
+    pub async fn connect(&self, stream: TcpStream) -> Result<Stream, (Failure, String)> {
         let shaken = self.rustls.connect(self.name.clone(), stream).await;
-        let stream = shaken.map_err(|error| Failure::of_io(&error))?;
+        let stream = shaken.map_err(|error| (Failure::of_io(&error), told(&error)))?;
         // HTTP/1 is what is spoken where a server agrees on nothing; HTTP/2 must be agreed on.
         if self.alpn == b"h2" && stream.get_ref().1.alpn_protocol() != Some(self.alpn) {
-            return Err(Failure::Tls);
+            return Err((Failure::Tls, "the server did not agree on HTTP/2 (ALPN h2)".to_owned()));
         }
         Ok(Stream::Tls(Box::new(stream)))
+    }
+}
+
+/// What a person reads of it.
+fn told(error: &io::Error) -> String {
+    let text = error.to_string();
+    // OpenSSL lets an authority's certificate be a server's where it is trusted by itself; rustls does not, and says so in its own words.
+    match text.contains("CaUsedAsEndEntity") {
+        true => format!(
+            "{text}: the server shows an authority's own certificate, which takes --insecure"
+        ),
+        false => text,
     }
 }
 

@@ -140,6 +140,8 @@ pub(super) struct Desk {
     pub(super) last_end: Cell<u64>,
     shard: RefCell<Box<Shard>>,
     tick: Cell<u64>,
+    /// The load was ended early, and what is still under way has had its time.
+    cut: tokio::sync::Notify,
     messages: SyncSender<Message>,
 }
 
@@ -178,6 +180,7 @@ impl Desk {
             shard: RefCell::new(shared.shard()),
             shared,
             tick: Cell::new(0),
+            cut: tokio::sync::Notify::new(),
             messages,
         })
     }
@@ -195,6 +198,8 @@ impl Desk {
     /// A request is due: a free task takes it, or it waits, or it is shed.
     pub(super) fn offer(&self, due: u64) {
         let counts = self.measured(due);
+        // It belongs to the second in which it is due, whatever else was seen last.
+        self.roll(due);
         let full = self.in_flight.get() >= self.in_flight_max;
         if counts {
             let mut shard = self.shard.borrow_mut();
@@ -361,6 +366,9 @@ impl Desk {
                 watch.wake();
             }
         }
+        if cut {
+            self.cut.notify_waiters();
+        }
     }
 
     /// A lane to this target's host: one that is free, or the first of the connection opened anew.
@@ -375,15 +383,26 @@ impl Desk {
             if !slot.spare.borrow().is_empty() {
                 continue;
             }
-            let lanes = self.open(place, target).await?;
+            let mut lanes = self.open(place, target).await?;
+            // Its own, whatever became of it meanwhile: that a server closes what it has just accepted is a failure of this
+            // request, and not a reason to ask again and again.
+            let own = lanes.pop().ok_or(Failure::Closed);
             slot.spare.borrow_mut().extend(lanes);
+            return own;
         }
     }
 
     async fn open(&self, place: &Place, target: &Rc<Target>) -> Result<Vec<Lane>, Failure> {
         let began = clock::now();
-        let opened = tokio::time::timeout(self.timeout, client::open(target)).await;
-        let lanes = opened.unwrap_or(Err(Failure::Connect))?;
+        let opened = tokio::select! {
+            opened = tokio::time::timeout(self.timeout, client::open(target)) => opened,
+            () = self.cut.notified() => return Err(Failure::Timeout),
+        };
+        let Ok(opened) = opened else {
+            let why = format_args!("not open within {:?}", self.timeout);
+            return Err(target.complaints.note(Failure::Connect, why));
+        };
+        let lanes = opened?;
         let now = clock::now();
         // Without a warm-up, what is opened before the first request is part of the measurement.
         let phases = self.phases.get();

@@ -12,7 +12,7 @@ use leno_runtime::tasks;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Sender, SyncSender};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -21,6 +21,8 @@ use tokio::runtime::{LocalOptions, LocalRuntime};
 const OPENING_MAX: usize = 64;
 /// How many requests may be handed out before other tasks have their turn.
 const OFFERS_AT_ONCE: usize = 64;
+/// How often a thread that opens its connections looks whether the load is ended early.
+const HALT_LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// What is left of requests once the load is ended early.
 const HALT_GRACE: u64 = clock::SECOND;
 
@@ -35,8 +37,8 @@ pub(super) struct Part {
     pub(super) connections: Range<usize>,
     pub(super) shared: Arc<Shared>,
     pub(super) messages: SyncSender<Message>,
-    /// All threads meet here once their connections are open.
-    pub(super) opened: Arc<Barrier>,
+    /// Told once its connections are open.
+    pub(super) opened: Sender<()>,
     /// When the phases are; known once all have met.
     pub(super) phases: Arc<OnceLock<Phases>>,
     /// All threads meet here once they are known.
@@ -45,13 +47,13 @@ pub(super) struct Part {
 
 /// Makes this thread's requests.
 pub(super) fn run(part: Part) -> std::io::Result<()> {
-    let opened = Arc::clone(&part.opened);
     let known = Arc::clone(&part.known);
     let prepared = Prepared::new(&part);
     if let Ok(prepared) = &prepared {
         prepared.open_connections(&part);
     }
-    opened.wait();
+    // The other end waits for it.
+    let _told = part.opened.send(());
     known.wait();
     let phases = part.phases.get().copied();
     if let Some(phases) = phases {
@@ -115,8 +117,15 @@ impl Prepared {
                     })
                 })
                 .collect();
-            for task in tasks {
-                let _ended = task.await;
+            let mut tasks: Vec<Owned> = tasks.into_iter().map(Owned).collect();
+            let all = async {
+                for task in &mut tasks {
+                    let _ended = (&mut task.0).await;
+                }
+            };
+            tokio::select! {
+                () = all => {}
+                () = halted(&part.shared) => {}
             }
         });
         self.desk.phases.set(Phases { origin: u64::MAX, begin: u64::MAX, end: u64::MAX });
@@ -125,6 +134,9 @@ impl Prepared {
     fn make_requests(self, part: &Part, phases: Phases) {
         let desk = self.desk;
         desk.phases.set(phases);
+        if part.shared.halt.load(Ordering::Relaxed) {
+            desk.finish();
+        }
         self.runtime.block_on(async {
             let timer = Rc::clone(&desk);
             let _timer =
@@ -155,6 +167,13 @@ struct Owned(tokio::task::JoinHandle<()>);
 impl Drop for Owned {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Waits until the load is ended early.
+async fn halted(shared: &Shared) {
+    while !shared.halt.load(Ordering::Relaxed) {
+        tokio::time::sleep(HALT_LOOK_PAUSE).await;
     }
 }
 

@@ -58,7 +58,10 @@ fn row(campaign: &Campaign, one: &Comparison) -> Option<Row> {
         label: format!("{load}: {} ÷ {}", words::mesh(&one.b), words::mesh(&one.a)),
         ratio,
         ci95: one.ratio_ci95,
-        noise: if before == 0.0 { 0.0 } else { (one.noise_band / before).abs() },
+        noise: match before {
+            0.0 => None,
+            _ => one.noise_band.map(|band| (band / before).abs()),
+        },
         effect: one.effect.clone(),
         p_holm: one.p_holm,
         values: match before {
@@ -82,7 +85,7 @@ fn all(campaign: &Campaign) -> String {
             interval,
             one.ratio.map_or_else(|| "–".into(), |ratio| format!("{} ×", words::figure(ratio))),
             one.p_holm.map_or_else(|| "–".into(), words::figure),
-            words::figure(one.noise_band),
+            one.noise_band.map_or_else(|| "–".into(), words::figure),
             format!("<span class=\"effect {0}\">{0}</span>", escape(&one.effect)),
         ]
     };

@@ -28,15 +28,14 @@ const FIELDS: &[&str] = &[
 ];
 
 impl Load {
-    /// The load that stands here; `client` and `phases` are what it falls back to.
-    pub(crate) fn read(node: &Node<'_>, client: &str, phases: &Phases) -> Option<Self> {
+    /// The load that stands here; `client` and `phases` are what it falls back to. What could not be read is as if it were
+    /// not there, and a name is empty: the rest of the load is looked at all the same.
+    pub(crate) fn read(node: &Node<'_>, client: &str, phases: &Phases) -> Self {
         let fields = node.fields(FIELDS);
-        let name = fields.needed("name").and_then(|node| node.text());
-        let protocol =
-            fields.get("protocol").map_or(Some(Protocol::Http1), |n| n.one_of(&Protocol::ALL));
-        let targets = fields.needed("target").map(|node| targets(&node)).unwrap_or_default();
-        let arrival = arrival(&fields).unwrap_or(Arrival::Closed);
-        let rates = rates(&fields, &arrival);
+        let protocol = fields.get("protocol").and_then(|node| node.one_of(&Protocol::ALL));
+        let keepalive = fields.get("keepalive").and_then(|node| keepalive(&node));
+        let arrival = arrival(&fields);
+        let rates = rates(&fields, arrival.as_ref());
         let connections = fields.get("connections").map_or(vec![1], |node| {
             node.some().iter().filter_map(|node| Some(node.count(1, 100_000)? as u32)).collect()
         });
@@ -46,20 +45,18 @@ impl Load {
         let headers = fields.get("headers").map(|node| headers(&node)).unwrap_or_default();
         let flag = |name| fields.get(name).and_then(|node| node.flag()).unwrap_or(true);
         let load = Self {
-            name: name?,
-            protocol: protocol?,
-            targets,
+            name: fields.needed("name").and_then(|node| name(&node)).unwrap_or_default(),
+            protocol: protocol.unwrap_or(Protocol::Http1),
+            targets: fields.needed("target").map(|node| targets(&node)).unwrap_or_default(),
             method: fields.get("method").and_then(|n| method(&n)).unwrap_or_else(|| "GET".into()),
             headers,
             body_bytes: fields.get("body").and_then(|node| node.bytes()).unwrap_or(0),
-            arrival,
+            arrival: arrival.unwrap_or(Arrival::Closed),
             rates,
             connections,
             streams: fields.get("streams").and_then(|n| n.count(1, 10_000)).unwrap_or(1) as u32,
-            keepalive: fields
-                .get("keepalive")
-                .map_or(Some(KeepAlive::Always), |n| keepalive(&n))?,
-            requests: fields.get("requests").and_then(|node| requests(&node)),
+            keepalive: keepalive.unwrap_or(KeepAlive::Always),
+            requests: fields.get("requests").map(|node| requests(&node)),
             modes,
             client: fields
                 .get("client")
@@ -74,16 +71,39 @@ impl Load {
                     Some(node) => Warmup::read(&node).unwrap_or_default(),
                     None => phases.warmup.clone(),
                 },
-                measure: fields.get("measure").and_then(|n| n.duration()).unwrap_or(phases.measure),
+                measure: match fields.get("measure") {
+                    Some(node) => node.duration().unwrap_or_default(),
+                    None => phases.measure,
+                },
                 cooldown: phases.cooldown,
             },
             timeline: flag("timeline"),
         };
-        load.check(&fields);
-        Some(load)
+        if node.value().is_object() {
+            load.check(&fields);
+        }
+        load
     }
 
     fn check(&self, fields: &Fields<'_>) {
+        // What goes with a word that could not be read, nobody knows.
+        if !fields.is_wrong_in("protocol") {
+            self.check_protocol(fields);
+        }
+        if !fields.is_wrong_in("arrival") {
+            self.check_modes(fields);
+        }
+        // A mistake there is what is to be mended.
+        let unread = fields.is_wrong_below("phases") || fields.is_wrong_in("measure");
+        if self.requests.is_none() && self.phases.measure.is_zero() && !unread {
+            fields.wrong("neither measure nor requests says when it ends");
+        }
+        if self.request_wait_max.is_zero() {
+            fields.wrong("timeout: 0 is over before it begins");
+        }
+    }
+
+    fn check_protocol(&self, fields: &Fields<'_>) {
         let many = matches!(self.protocol, Protocol::H2c | Protocol::Grpc | Protocol::GrpcStream);
         if self.streams > 1 && !many {
             fields.wrong(
@@ -95,15 +115,9 @@ impl Load {
         {
             fields.wrong("keepalive: false is for http1 and tcp");
         }
-        // A mistake there is what is to be mended.
-        let unread = ["phases".to_owned(), fields.name_of("measure"), fields.name_of("requests")];
-        let unread = unread.iter().any(|field| fields.is_wrong_below(field));
-        if self.requests.is_none() && self.phases.measure.is_zero() && !unread {
-            fields.wrong("neither measure nor requests says when it ends");
-        }
-        if self.request_wait_max.is_zero() {
-            fields.wrong("timeout: 0 is over before it begins");
-        }
+    }
+
+    fn check_modes(&self, fields: &Fields<'_>) {
         let open = !matches!(self.arrival, Arrival::Closed);
         for mode in &self.modes {
             match mode {
@@ -112,19 +126,15 @@ impl Load {
                 _ => {}
             }
         }
-        for target in &self.targets {
-            let scheme = target.url.split("://").next().unwrap_or_default();
-            let fits = match self.protocol {
-                Protocol::Tcp => scheme == "tcp",
-                Protocol::Grpc | Protocol::GrpcStream => matches!(scheme, "grpc" | "http"),
-                Protocol::Http1 | Protocol::H2c => scheme == "http",
-            };
-            if !fits {
-                let name = self.protocol.name();
-                fields.wrong(format!("target: {:?} does not go with protocol {name}", target.url));
-            }
-        }
     }
+}
+
+fn name(node: &Node<'_>) -> Option<String> {
+    let name = node.text()?;
+    if name.is_empty() {
+        node.wrong("is empty");
+    }
+    Some(name)
 }
 
 fn targets(node: &Node<'_>) -> Vec<Target> {
@@ -133,8 +143,8 @@ fn targets(node: &Node<'_>) -> Vec<Target> {
             return Some(Target { url: node.text()?, weight: 1 });
         }
         let fields = node.fields(&["url", "weight"]);
-        let weight = fields.get("weight").map_or(Some(1), |node| node.count(1, 1000));
-        Some(Target { url: fields.needed("url")?.text()?, weight: weight? as u32 })
+        let weight = fields.get("weight").and_then(|node| node.count(1, 1000)).unwrap_or(1);
+        Some(Target { url: fields.needed("url")?.text()?, weight: weight as u32 })
     };
     node.some().iter().filter_map(read).collect()
 }
@@ -155,17 +165,15 @@ fn headers(node: &Node<'_>) -> Vec<String> {
 
 fn arrival(fields: &Fields<'_>) -> Option<Arrival> {
     let kinds = ["closed", "uniform", "poisson", "burst", "steps", "ramp"].map(|kind| (kind, kind));
+    // Before the word, which may be wrong.
+    let points = fields.get("points").map(|node| points(&node)).unwrap_or_default();
     let kind = match fields.get("arrival") {
         Some(node) => node.one_of(&kinds)?,
         None if fields.get("rate").is_some() => "poisson",
         None => "closed",
     };
-    let points = match fields.get("points") {
-        Some(node) => points(&node),
-        None => Vec::new(),
-    };
     let changing = matches!(kind, "steps" | "ramp");
-    if changing && points.is_empty() {
+    if changing && points.is_empty() && !fields.is_wrong_in("points") {
         fields.wrong(format!("arrival: {kind} needs points, each [time, rate]"));
     }
     if !changing && fields.get("points").is_some() {
@@ -200,14 +208,19 @@ fn points(node: &Node<'_>) -> Vec<Point> {
     points
 }
 
-fn rates(fields: &Fields<'_>, arrival: &Arrival) -> Vec<Rate> {
+/// `arrival` is none where it could not be read: what goes with it is not known then.
+fn rates(fields: &Fields<'_>, arrival: Option<&Arrival>) -> Vec<Rate> {
     let Some(node) = fields.get("rate") else {
-        if matches!(arrival, Arrival::Uniform | Arrival::Poisson | Arrival::Burst) {
+        if let Some(arrival) = arrival
+            && matches!(arrival, Arrival::Uniform | Arrival::Poisson | Arrival::Burst)
+        {
             fields.wrong(format!("arrival: {} needs a rate", arrival.name()));
         }
         return Vec::new();
     };
-    if matches!(arrival, Arrival::Closed | Arrival::Steps(_) | Arrival::Ramp(_)) {
+    if let Some(arrival) = arrival
+        && matches!(arrival, Arrival::Closed | Arrival::Steps(_) | Arrival::Ramp(_))
+    {
         node.wrong(format!("arrival {} has no rate", arrival.name()));
     }
     let read = |node: &Node<'_>| {
@@ -253,9 +266,9 @@ fn keepalive(node: &Node<'_>) -> Option<KeepAlive> {
     }
 }
 
-fn requests(node: &Node<'_>) -> Option<Requests> {
+fn requests(node: &Node<'_>) -> Requests {
     let fields = node.fields(&["count", "at_most"]);
     let count = fields.needed("count").and_then(|node| node.count(1, u64::MAX));
     let wait_max = fields.needed("at_most").and_then(|node| node.duration());
-    Some(Requests { count: count?, wait_max: wait_max? })
+    Requests { count: count.unwrap_or(1), wait_max: wait_max.unwrap_or_default() }
 }

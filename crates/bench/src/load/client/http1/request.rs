@@ -28,13 +28,16 @@ pub(in crate::load::client) fn build(plan: &Plan) -> anyhow::Result<Vec<u8>> {
         add("user-agent", "leno-bench");
     }
     let bodied = matches!(plan.method.as_str(), "POST" | "PUT" | "PATCH");
-    if (bodied || !plan.body.is_empty()) && !given("content-length") {
+    if bodied || !plan.body.is_empty() {
         add("content-length", &plan.body.len().to_string());
     }
     if !plan.keep_alive && !given("connection") {
         add("connection", "close");
     }
     for (name, value) in &plan.headers {
+        let framing = ["content-length", "transfer-encoding"];
+        let is_ours = framing.iter().any(|ours| name.eq_ignore_ascii_case(ours));
+        ensure!(!is_ours, "-H \"{name}: {value}\": how long a body is follows from the body");
         let plain = !value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         let field = (token(name) && plain).then_some(());
         field.with_context(|| format!("-H \"{name}: {value}\": no header field"))?;
@@ -69,7 +72,13 @@ mod tests {
         plan.body.clear();
         plan.keep_alive = true;
         assert_eq!(text(&plan), Ok("GET /x HTTP/1.1\r\nHost: b\r\nuser-agent: c\r\n\r\n".into()));
-        for (name, value) in [("a b", "c"), ("", "c"), ("a", "b\r\nc: d")] {
+        for (name, value) in [
+            ("a b", "c"),
+            ("", "c"),
+            ("a", "b\r\nc: d"),
+            ("Content-Length", "5"),
+            ("transfer-encoding", "chunked"),
+        ] {
             plan.headers = vec![(name.into(), value.into())];
             assert!(text(&plan).is_err_and(|error| error.starts_with("-H ")), "{name}: {value}");
         }

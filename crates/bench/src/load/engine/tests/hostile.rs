@@ -63,6 +63,46 @@ fn connections_that_end_too_early() {
     check(|stream| say_once(stream, b"HTTP/1.1 200 OK\r\n\r\nuntil the end"), "200 8");
 }
 
+/// A connection that is closed as soon as it is there is a failure of the request that it was opened for.
+#[test]
+fn connections_that_are_closed_at_once() {
+    let mut plan = plan(serve(drop));
+    (plan.connections, plan.count) = (2, Some(8));
+    let counts = outcome(&plan).counts;
+    assert_eq!((counts.completed, counts.errors.values().sum::<u64>()), (0, 8), "{counts:?}");
+    // Those that are opened before the first request, and one for each request.
+    assert!(counts.connections <= 2 + 8, "{counts:?}");
+}
+
+/// Connections that are accepted and then not spoken to are not waited for by somebody who has had enough.
+#[test]
+fn a_load_is_ended_while_its_connections_open() {
+    let url = format!("https://{}/", serve(swallow)).parse().expect("a URL");
+    let mut plan = Plan::new(url);
+    (plan.tls.insecure, plan.timeout) = (true, Duration::from_secs(600));
+    (plan.connections, plan.duration) = (4, Some(Duration::from_secs(600)));
+    let mut phases = Vec::new();
+    let outcome = run(&plan, |progress| {
+        phases.push(progress.phase);
+        ControlFlow::Break(())
+    });
+    let outcome = outcome.expect("the plan can be followed");
+    assert_eq!(phases.first(), Some(&Phase::Connect));
+    assert_eq!(outcome.counts, Counts::default());
+    assert!(outcome.invalid_reasons.contains(&"ended early".to_owned()), "{outcome:?}");
+}
+
+/// What was said of a connection that could not be opened.
+#[test]
+fn the_first_error_of_a_kind_is_told() {
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let mut refused = plan(nobody.expect("a port that is free again"));
+    refused.count = Some(3);
+    let seen = outcome(&refused);
+    assert_eq!(seen.counts.errors.get("connect"), Some(&3), "{:?}", seen.counts);
+    assert!(seen.first_errors["connect"].contains("refused"), "{:?}", seen.first_errors);
+}
+
 #[test]
 fn answers_that_are_none() {
     check(|stream| say(stream, b"SSH-2.0-OpenSSH_9.6\r\n"), "protocol 8");
