@@ -32,7 +32,7 @@ pub(crate) fn run(profile: &str) -> Result<()> {
     let target = command::target_directory()?;
     let directory = target.join(if profile == "dev" { "debug" } else { profile });
     if !directory.join("leno").exists() {
-        eprintln!("Building Leno with all optimizations. The first time takes 5 to 15 minutes.");
+        eprintln!("Building Leno with all optimizations. The first time takes 10 to 20 minutes.");
     }
     command::run(&mut command::cargo(&["build", "--profile", profile]))?;
 
