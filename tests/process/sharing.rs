@@ -1,7 +1,6 @@
 //! Many requests in the one connection that two proxies share.
 
 use crate::security::with_authority;
-use leno_tests::admin::Metrics;
 use leno_tests::authority::{Authority, Leaf};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::script::find;
@@ -62,15 +61,18 @@ fn head(stream: &mut impl Read) -> Option<String> {
     Some(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// Awaits that so many connections of the client's proxy are open at the server's. One that has said nothing for a moment, as on a
-/// busy machine, is taken for one whose server speaks first, and gets a connection of its own that is closed when it asks after all.
-fn open_connections(mesh: &Mesh, expected: RangeInclusive<f64>) -> Metrics {
-    wait::until(&format!("{expected:?} connections"), wait::LIMIT, || {
-        let metrics = mesh.pod("server").metrics();
-        let inbound = [("direction", "inbound"), ("peer", "src")];
-        let open = metrics.sum("tcp_open_connections", &inbound);
-        expected.contains(&open).then_some(metrics)
-    })
+/// So many connections came to the server's proxy, for requests. A client that has said nothing for a moment, as on a busy machine, is
+/// taken for one whose server speaks first, and gets one of its own until it asks after all: each of these may be another.
+#[track_caller]
+fn check_opened(mesh: &Mesh, requests: RangeInclusive<f64>) {
+    let waited = mesh.pod("client").metrics().sum("tcp_detect_timeouts_total", &[]);
+    let metrics = mesh.pod("server").metrics();
+    let opened = metrics.sum("tcp_open_total", &[("direction", "inbound"), ("peer", "src")]);
+    assert!(
+        (*requests.start()..=requests.end() + waited).contains(&opened),
+        "{requests:?}, and {waited} that had waited:\n{}",
+        metrics.about("tcp_open_total")
+    );
 }
 
 fn answer(stream: &mut impl Read, length: usize) -> Vec<u8> {
@@ -108,7 +110,8 @@ fn a_crowd_shares_connections_and_nobody_waits_for_another() {
         }
     }
     // The first on its own and one for the rest.
-    let metrics = open_connections(&mesh, 1.0..=2.0);
+    check_opened(&mesh, 1.0..=2.0);
+    let metrics = mesh.pod("server").metrics();
     // Who they are is known of each.
     let known = metrics.sum(
         "response_total",
@@ -157,7 +160,7 @@ fn who_does_not_read_holds_up_nobody() {
     let mut rest = vec![0; LARGE];
     slow.read_exact(&mut rest).expect("all of it, once it is read");
     assert!(rest.iter().all(|byte| *byte == b'x'));
-    open_connections(&mesh, 1.0..=1.0);
+    check_opened(&mesh, 1.0..=1.0);
 }
 
 /// Requests that may not be repeated, on streams that are used again, while the other proxy is told to end: each is answered.

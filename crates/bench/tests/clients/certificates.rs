@@ -49,18 +49,24 @@ impl Authority {
 
     /// A server for `localhost` and 127.0.0.1 that may demand a certificate of this authority.
     pub(crate) fn server(&self, demands: bool, alpn: &[&str]) -> Arc<ServerConfig> {
-        let key = key();
-        let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth);
-        let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
-        self.serve(&leaf, &key, demands, alpn, &TLS13)
+        self.issued(demands, alpn, &TLS13)
     }
 
     /// A server that knows nothing newer than TLS 1.2.
     pub(crate) fn older(&self, alpn: &[&str]) -> Arc<ServerConfig> {
+        self.issued(false, alpn, &TLS12)
+    }
+
+    fn issued(
+        &self,
+        demands: bool,
+        alpn: &[&str],
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ServerConfig> {
         let key = key();
         let leaf = leaf(ExtendedKeyUsagePurpose::ServerAuth);
         let leaf = leaf.signed_by(&key, &self.issuer).expect("leaf");
-        self.serve(&leaf, &key, false, alpn, &TLS12)
+        self.serve(&leaf, &key, demands, alpn, version)
     }
 
     /// A server whose certificate was good until some years ago.
