@@ -1,4 +1,7 @@
 //! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`, `/diagnostics/…`. Plain HTTP/1, one request a connection.
+//!
+//! Kubelets and Prometheus ask from other machines, and see the first three. The others tell what is where in the whole cluster: they are for
+//! whoever may come in through the API server's port-forward, which is asked from inside.
 
 use crate::ca::keep::Expiries;
 use crate::diagnostics::{self, Refused};
@@ -31,19 +34,20 @@ pub async fn serve(listener: TcpListener, pages: Pages) {
     let permits = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
         let pages = pages.clone();
         tasks::spawn("admin", async move {
-            let _ = timeout(ADMIN_WAIT_MAX, answer(stream, &pages)).await;
+            let from_inside = peer.ip().to_canonical().is_loopback();
+            let _ = timeout(ADMIN_WAIT_MAX, answer(stream, from_inside, &pages)).await;
             drop(permit);
         });
     }
 }
 
-async fn answer(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, from_inside: bool, pages: &Pages) -> std::io::Result<()> {
     let mut head = Vec::with_capacity(1024);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() > ADMIN_HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
@@ -55,7 +59,8 @@ async fn answer(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let page = match method {
-        "GET" | "HEAD" => pages.page(path, query),
+        "GET" | "HEAD" if from_inside || is_for_all(path) => pages.page(path, query),
+        "GET" | "HEAD" => Page::text("403 Forbidden", FROM_INSIDE),
         _ => Page::text("405 Method Not Allowed", "GET or HEAD\n"),
     };
     let body = if method == "HEAD" { "" } else { &page.body };
@@ -68,6 +73,13 @@ async fn answer(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
     stream.write_all(response.as_bytes()).await?;
     stream.shutdown().await
 }
+
+/// Whether a page is shown to whoever reaches the port.
+fn is_for_all(path: &str) -> bool {
+    matches!(path, "/ready" | "/live" | "/metrics")
+}
+
+const FROM_INSIDE: &str = "from other addresses: /ready /live /metrics; the rest by `leno diagnostics` or `kubectl port-forward`\n";
 
 struct Page {
     status: &'static str,
@@ -163,4 +175,22 @@ pub fn problems_json(problems: &[Problem]) -> String {
         })
         .collect();
     format!("{}\n", serde_json::Value::from(problems))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_for_all;
+
+    #[test]
+    fn others_see_whether_it_is_well_and_nothing_of_the_cluster() {
+        let check = |path: &str, expected: bool| assert_eq!(is_for_all(path), expected, "{path}");
+        check("/ready", true);
+        check("/live", true);
+        check("/metrics", true);
+        check("/problems", false);
+        check("/diagnostics/endpoints", false);
+        check("/diagnostics/policy", false);
+        check("/metrics/../problems", false);
+        check("//metrics", false);
+    }
 }

@@ -38,7 +38,8 @@ enum Ended {
     Gone,
 }
 
-/// Follows until nobody looks any more. A watch that breaks goes on where it broke; the last state seen stays meanwhile.
+/// Follows until nobody looks any more. A watch that ends in order goes on where it ended; after a failure the few objects are listed again. The last
+/// state seen stays meanwhile.
 pub async fn follow<K>(api: Api<K>, name: &str, seen: watch::Sender<Followed<K>>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
