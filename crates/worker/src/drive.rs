@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Microseconds; what is longer counts as this.
@@ -49,6 +50,8 @@ struct Drive {
     ends: Option<Instant>,
     next: Cell<u64>,
     stopped: Cell<bool>,
+    /// Wakes those who wait for their request to be due.
+    stop: Notify,
     seen: RefCell<Recorder>,
 }
 
@@ -80,6 +83,7 @@ pub(crate) async fn run(client: Client) -> Result<bool> {
         ends: client.duration.map(|span| began + span.0),
         next: Cell::new(0),
         stopped: Cell::new(false),
+        stop: Notify::new(),
         seen: RefCell::new(Recorder::new()?),
     });
     let senders: Vec<_> = (0..client.concurrency)
@@ -94,9 +98,15 @@ pub(crate) async fn run(client: Client) -> Result<bool> {
             let _ended = sender.await;
         }
     };
+    tokio::pin!(done);
     tokio::select! {
-        () = done => {}
-        _ = signal::terminate() => drive.stopped.set(true),
+        () = &mut done => {}
+        _ = signal::terminate() => {
+            drive.stopped.set(true);
+            drive.stop.notify_waiters();
+            // What was asked is counted, whatever becomes of it; each has its own timeout.
+            done.await;
+        }
     }
     if let Some(reporter) = reporter {
         reporter.abort();
@@ -131,7 +141,10 @@ async fn send(drive: Rc<Drive>) {
     while let Some((index, due)) = drive.take() {
         let mut from = due;
         if due > Instant::now() {
-            tokio::time::sleep_until(due).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = drive.stop.notified() => {}
+            }
             // Timers tick in milliseconds: that lateness is ours and not the answer's.
             from = Instant::now();
         }

@@ -1,7 +1,10 @@
 //! The load driver.
 
 use crate::support::Worker;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const PLAN: &str = "on: {/bad: {fail: {status: 500}}, /p.S/No: {fail: {grpc: NOT_FOUND}}}";
 
@@ -65,4 +68,30 @@ fn stops_after_its_time() {
     let said = String::from_utf8(output.stdout).unwrap();
     // Every request that was due is sent, however slow the machine is.
     assert!(said.starts_with(r#"{"sent":20,"ok":20,"#), "{said}");
+}
+
+#[test]
+fn counts_what_it_waits_for_when_it_is_told_to_stop() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let mut client = Command::new(env!("CARGO_BIN_EXE_leno-worker"))
+        // The second is due in an hour.
+        .args(["client", "--url", &url, "--rate=0.0003"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let head = BufReader::new(stream.try_clone().unwrap()).lines();
+    let lines = head.map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+    assert!(lines > 1);
+    let killed = Command::new("kill").arg(client.id().to_string()).status().unwrap();
+    assert!(killed.success());
+    // Time in which it would have ended without an answer; that it heard the signal cannot be seen from outside.
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(client.try_wait().unwrap().is_none(), "it has ended");
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    let output = client.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with(r#"{"sent":1,"ok":1,"failed":0"#), "{said}");
+    assert!(output.status.success());
 }
