@@ -44,6 +44,15 @@ impl fmt::Display for Outcome {
     }
 }
 
+impl Outcome {
+    /// Nothing failed, and nothing was left out: all that was due was sent.
+    #[track_caller]
+    pub(crate) fn steady(&self, per_second: u32) {
+        assert_eq!(self.failed, 0, "{self}");
+        assert!(self.rate > f64::from(per_second) * 0.98, "{self}");
+    }
+}
+
 impl<'a> Load<'a> {
     /// Starts it; its first request leaves as soon as its proxy is ready.
     pub(crate) fn start(place: &'a Place, url: &str, per_second: u32, seconds: u64) -> Self {
