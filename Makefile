@@ -25,7 +25,7 @@ COMPILING := $(strip $(if $(shell command -v clang),,clang) $(if $(shell command
 
 help:
 	@echo "make demo         bookinfo through the mesh: who spoke with whom, how well, at what cost (as root)"
-	@echo "make test         every check and every test (as root)"
+	@echo "make test         every check, and every test on this machine (as root)"
 	@echo "make test-cluster the mesh on a real Kubernetes: that of KUBECONFIG, or one that it boots (as root)"
 	@echo "make conformance  the Gateway API's own suite for meshes, on the same (as root)"
 	@echo "make fuzz         every fuzz target for 30 s"

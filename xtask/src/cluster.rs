@@ -2,11 +2,15 @@
 //!
 //! With KUBECONFIG it uses the cluster that this names. Without, it boots one of processes on this machine, if the recipe for one lies beside
 //! the project (`../shared/cluster`), and stops it at the end; with neither it fails: nothing is skipped. Images go to nodes of this
-//! machine by themselves; nodes elsewhere have to have them. What the cluster had before is compared with what it has afterwards.
+//! machine by themselves; nodes elsewhere have to have them, and tests that kill processes or look at a node's wire fail there, as those need the
+//! node's machine. What the cluster had before is compared with what it has afterwards.
 //!
-//! [`ground`] finds, boots and stops clusters.
+//! The mesh is installed by the commands of docs/kubernetes.md, and the rest of them is run too.
+//!
+//! [`ground`] finds, boots and stops clusters, [`walk`] has the commands.
 
 mod ground;
+mod walk;
 
 use crate::command::{self, is_root};
 use crate::{images, setup};
@@ -54,12 +58,13 @@ pub(crate) fn on_a_cluster(
     }
     setup::test()?;
     let leno = build()?;
-    let ground = Ground::find()?;
-    kept(&ground)?;
     images::run(&["--profile", "cluster"])?;
     let archives = command::target_directory()?.join("images");
     more(&archives)?;
+    // Last, so that nothing runs beside compilers, and nothing has to be stopped when they fail.
+    let ground = Ground::find()?;
     ground.load(&archives)?;
+    kept(&ground)?;
     let before = objects(&ground)?;
     let worked = installed(&ground, &leno, || work(&ground));
     let after = objects(&ground);
@@ -83,6 +88,7 @@ fn build() -> Result<PathBuf> {
 fn test(ground: &Ground, words: &[&str]) -> Result<()> {
     if words.is_empty() {
         crate::chart::run()?;
+        walk::shop(ground)?;
     }
     let run = ["nextest", "run", "--profile", "cluster", "--test", "cluster"];
     let words = [&run[..], &EVERYTHING[..], words].concat();
@@ -91,14 +97,8 @@ fn test(ground: &Ground, words: &[&str]) -> Result<()> {
 
 /// With the mesh in the cluster; it is taken out again however the work ends.
 fn installed(ground: &Ground, leno: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let routes = gateway_api()?;
-    let routes = routes.to_str().context("a path in UTF-8")?;
-    command::step(&mut ground.kubectl(&["apply", "--server-side", "-f", routes]))?;
-    let manifests = command::output(ground.prepared(Command::new(leno).arg("install")))?;
-    eprintln!("\n+ leno install | kubectl apply -f -");
-    fed(&mut ground.kubectl(&["apply", "-f", "-"]), &manifests)?;
-    let rollout = ["-n", "leno", "rollout", "status", "deployment/leno-control", "--timeout=180s"];
-    let worked = command::step(&mut ground.kubectl(&rollout)).and_then(|()| work());
+    let definitions = gateway_api()?;
+    let worked = walk::install(ground, &definitions).and_then(|()| work());
     if worked.is_err() {
         let words = ["-n", "leno", "logs", "deployment/leno-control", "--tail=80"];
         drop(command::step(&mut ground.kubectl(&words)));
@@ -110,7 +110,8 @@ fn installed(ground: &Ground, leno: &Path, work: impl FnOnce() -> Result<()>) ->
             fed(&mut ground.kubectl(&words), &manifests)
         },
     );
-    let words = ["delete", "--ignore-not-found", "-f", routes];
+    let definitions = definitions.to_str().context("a path in UTF-8")?;
+    let words = ["delete", "--ignore-not-found", "-f", definitions];
     let cleared = command::step(&mut ground.kubectl(&words));
     worked.and(removed).and(cleared)
 }

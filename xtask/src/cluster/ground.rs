@@ -45,7 +45,12 @@ impl Ground {
                 "there is no cluster to test on: set KUBECONFIG, or put a recipe that boots one into ../{RECIPE}"
             );
         };
-        if home.join("run/pids").exists() {
+        let started = home.join("run/pids");
+        if started.exists() && !runs(&started)? {
+            eprintln!("\nA cluster of this machine was killed; what is left of it goes first.");
+            command::step(&mut Command::new(recipe.join("down.sh")))?;
+        }
+        if started.exists() {
             bail!(
                 "a cluster of this machine runs already: set KUBECONFIG={}, or stop it with {}",
                 home.join("run/pki/admin.kubeconfig").display(),
@@ -124,9 +129,48 @@ impl Drop for Ground {
     }
 }
 
+/// Whether a program of a cluster is still there. `started` has a line for each, with its process and its name; a number may be another program's by
+/// now, so what it runs counts: each has files below the cluster's directory on its command line.
+fn runs(started: &Path) -> Result<bool> {
+    let directory = started.parent().context("a directory")?.to_str().context("a path in UTF-8")?;
+    let lines = fs::read_to_string(started)?;
+    let mut processes = lines.lines().filter_map(|line| line.split_whitespace().next());
+    Ok(processes.any(|process| {
+        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(directory)
+    }))
+}
+
 /// The nearest one on the way up from the project.
 fn recipe() -> Result<Option<PathBuf>> {
     let project = env::current_dir()?;
     let mut places = project.ancestors().skip(1).map(|directory| directory.join(RECIPE));
     Ok(places.find(|place| place.join("up.sh").exists()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs;
+    use std::fs;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_cluster_runs_while_one_of_its_programs_does() {
+        let home = tempfile::tempdir().unwrap();
+        let started = home.path().join("pids");
+        let file = home.path().join("file");
+        fs::write(&file, "").unwrap();
+        // Our own number, as that of a program that has come after: not of the cluster.
+        let other = std::process::id();
+        fs::write(&started, format!("{other} etcd\n")).unwrap();
+        assert!(!runs(&started).unwrap());
+        let mut tail = Command::new("tail");
+        let mut program = tail.arg("-f").arg(&file).stdout(Stdio::null()).spawn().unwrap();
+        fs::write(&started, format!("{other} etcd\n{} kubelet\n", program.id())).unwrap();
+        let while_it_runs = runs(&started).unwrap();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert!(while_it_runs);
+        assert!(!runs(&started).unwrap());
+    }
 }

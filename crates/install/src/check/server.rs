@@ -97,7 +97,7 @@ pub(super) fn version(facts: &Facts, category: &mut Category<'_>) {
 pub(super) fn definitions(facts: &Facts, category: &mut Category<'_>) {
     for (name, versions) in DEFINITIONS {
         let install = "install the Gateway API's standard channel: kubectl apply --server-side -f \
-            https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.5.1/standard-install.yaml";
+            https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.6.3/standard-install.yaml";
         let verdict = match facts.definitions.get(name) {
             None => failed(format!("there is no CustomResourceDefinition {name}"), install),
             Some(definition) => {
