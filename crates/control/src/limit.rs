@@ -71,8 +71,8 @@ pub const CLUSTER_EVENTS_MAX: usize = 256;
 pub const CLUSTER_EVENTS_GATHERED: Duration = Duration::from_millis(10);
 /// The API server ends a watch after this, and it is taken up where it ended.
 pub const WATCH_LIFE: Duration = Duration::from_secs(290);
-/// A watch that says nothing for so long is dead: bookmarks come every 45 to 75 s. API servers that were just restarted have such watches, of kinds that
-/// are defined by others.
+/// A watch that says nothing for so long is begun anew where it was: it may be dead. Bookmarks come every 45 to 75 s from most API servers; those that were just restarted
+/// have silent watches of kinds that are defined by others, and those with an old etcd of all that do not change.
 pub const WATCH_SILENCE_MAX: Duration = Duration::from_secs(90);
 /// The API server must answer a request within this.
 pub const CLUSTER_WAIT_MAX: Duration = Duration::from_secs(30);

@@ -111,6 +111,8 @@ pub struct Problem {
     pub field: String,
     /// What is wrong, and what was done about it.
     pub message: String,
+    /// It may be right for somebody else, as a route on a Gateway is: in a cluster its object is not told of it.
+    pub elsewhere: bool,
 }
 
 impl fmt::Display for Problem {
@@ -143,6 +145,7 @@ impl<T> Sourced<T> {
             origin: self.origin.to_string(),
             field: field.into(),
             message: message.into(),
+            elsewhere: false,
         }
     }
 }

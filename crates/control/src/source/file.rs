@@ -137,6 +137,7 @@ fn unreadable(path: &Path, why: &str) -> Problem {
         origin: path.display().to_string(),
         field: String::new(),
         message: format!("cannot be read: {why}"),
+        elsewhere: false,
     }
 }
 

@@ -177,7 +177,13 @@ impl Document<'_> {
         let message = message.lines().next().unwrap_or_default();
         let message = message.split(" at line ").next().unwrap_or(message).to_owned();
         let origin = self.origin(self.line + line - 1).to_string();
-        Problem { object: "document".to_owned(), origin, field: String::new(), message }
+        Problem {
+            object: "document".to_owned(),
+            origin,
+            field: String::new(),
+            message,
+            elsewhere: false,
+        }
     }
 
     /// About a dotted field.
@@ -188,6 +194,7 @@ impl Document<'_> {
             origin: self.origin(line).to_string(),
             field: readable(field),
             message: message.into(),
+            elsewhere: false,
         }
     }
 }

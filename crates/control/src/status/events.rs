@@ -36,7 +36,6 @@ impl Teller {
     pub async fn tell(&mut self, problems: &[Problem]) {
         let key = |p: &Problem| (p.object.clone(), p.field.clone(), p.message.clone());
         let now: HashSet<_> = problems.iter().map(key).collect();
-        // What is right again and then wrong once more is worth a second word.
         self.told.retain(|told| now.contains(told));
         for problem in problems {
             if self.told.contains(&key(problem)) || self.told.len() >= EVENTS_KNOWN_MAX {
@@ -69,8 +68,11 @@ impl Teller {
     }
 }
 
-/// The event of a problem; `None` where it is no object's.
+/// The event of a problem; `None` where it is no object's, or not our business.
 fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
+    if problem.elsewhere {
+        return None;
+    }
     let (kind, object) = problem.object.split_once(' ')?;
     let (namespace, name) = object.split_once('/').unwrap_or(("", object));
     let version = api_version_of(kind)?;
@@ -85,7 +87,12 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     let home = if namespace.is_empty() { "default" } else { namespace };
     Some(Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", name.chars().take(200).collect::<String>())),
+            // The same for the same problem: a replica that leads next is told that it is there already.
+            name: Some(format!(
+                "{}.{:016x}",
+                name.chars().take(200).collect::<String>(),
+                fingerprint(problem)
+            )),
             namespace: Some(home.to_owned()),
             ..ObjectMeta::default()
         },
@@ -107,6 +114,15 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     })
 }
 
+/// FNV-1a, of 64 bits, of what is said.
+fn fingerprint(problem: &Problem) -> u64 {
+    let said = [&problem.object, &problem.field, &problem.message];
+    let bytes = said.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,10 +135,18 @@ mod tests {
                 origin: String::new(),
                 field: "spec.x".to_owned(),
                 message: "ä".repeat(1_000),
+                elsewhere: false,
             };
+            assert!(
+                event(&Problem { elsewhere: true, ..problem.clone() }, "me", Timestamp::now())
+                    .is_none()
+            );
             let event = event(&problem, "me", Timestamp::now());
             let shown = event.as_ref().map(|event| {
                 assert!(event.note.as_ref().unwrap().len() <= NOTE_BYTES_MAX);
+                // Whoever tells it later tells the same.
+                let again = super::event(&problem, "you", Timestamp::now()).unwrap();
+                assert_eq!(again.metadata.name, event.metadata.name);
                 let of = event.regarding.as_ref().unwrap();
                 let version = of.api_version.as_deref().unwrap();
                 (event.metadata.namespace.as_deref().unwrap(), version, of.name.as_deref().unwrap())

@@ -88,7 +88,13 @@ struct Rule<'a> {
     timeouts: Timeouts,
     /// Fields that cannot be served, with the reason.
     wrong: Vec<(String, String)>,
+    /// Fields without which the rule is served, with the reason.
+    left_out: Vec<(&'static str, &'static str)>,
 }
+
+/// They travel to the proxies, of which some keep them.
+const TIMEOUTS_LEFT_OUT: &str =
+    "Leno's own proxies do not keep timeouts yet; the rule is served without";
 
 macro_rules! parents {
     ($spec:expr) => {
@@ -129,12 +135,15 @@ macro_rules! backends {
 
 fn http_rule(rule: &HttpRouteRules) -> Rule<'_> {
     let (timeouts, wrong) = matching::timeouts(rule.timeouts.as_ref());
+    // Zero is none.
+    let timed = timeouts.request.or(timeouts.response);
     Rule {
         matches: rule.matches.iter().flatten().map(matching::http).collect(),
         filters: rule.filters.iter().flatten().map(filter::http).collect(),
         backends: backends!(rule, filter::http_backend),
         timeouts,
         wrong,
+        left_out: timed.iter().map(|_| ("timeouts", TIMEOUTS_LEFT_OUT)).collect(),
     }
 }
 
@@ -145,6 +154,7 @@ fn grpc_rule(rule: &GrpcRouteRules) -> Rule<'_> {
         backends: backends!(rule, filter::grpc_backend),
         timeouts: Timeouts::default(),
         wrong: Vec::new(),
+        left_out: Vec::new(),
     }
 }
 
@@ -279,7 +289,11 @@ impl<'a, T> Compiler<'a, T> {
     ) -> Option<(ServiceKey, Option<u16>, Option<Arc<str>>)> {
         if !parent.is_service() {
             let kind = parent.kind.unwrap_or("Gateway");
-            self.report(field, format!("a route on a {kind} is not used by the mesh, only on a Service (group \"\", kind Service)"));
+            let message = format!(
+                "a route on a {kind} is not used by the mesh, only on a Service (group \"\", kind Service)"
+            );
+            let problem = self.route.problem(field, message);
+            self.problems.push(Problem { elsewhere: true, ..problem });
             return None;
         }
         let own = &self.route.key.namespace;
@@ -342,6 +356,9 @@ impl<'a, T> Compiler<'a, T> {
             let why = self.reported();
             self.findings.unsupported.get_or_insert(why);
             return None;
+        }
+        for (part, message) in rule.left_out {
+            self.report(format!("{field}.{part}"), message);
         }
         let mut broken = !rule.wrong.is_empty();
         for (part, message) in rule.wrong {
@@ -450,6 +467,7 @@ impl World {
                         "more than {ROUTES_MAX} routes; {} is not used",
                         route.route.resource.name()
                     ),
+                    elsewhere: false,
                 });
             }
         }

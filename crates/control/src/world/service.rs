@@ -56,7 +56,9 @@ impl Service {
             return None;
         };
         if spec.type_.as_deref() == Some("ExternalName") {
-            problems.push(service.problem("spec.type", "ExternalName is not used by the mesh"));
+            let problem = service.problem("spec.type", "ExternalName is not used by the mesh");
+            // A cluster's name server follows it, and what it names may well be in the mesh.
+            problems.push(Problem { elsewhere: true, ..problem });
             return None;
         }
         let mut ports = BTreeMap::new();

@@ -79,7 +79,13 @@ impl Catalogue {
             }
             Err((field, message)) => {
                 let object = key.to_string();
-                let problem = Problem { object, origin: origin.to_string(), field, message };
+                let problem = Problem {
+                    object,
+                    origin: origin.to_string(),
+                    field,
+                    message,
+                    elsewhere: false,
+                };
                 let before = self.problems.insert(key, problem.clone());
                 self.problems_changed |= before.as_ref() != Some(&problem);
                 *changed |= self.problems_changed;

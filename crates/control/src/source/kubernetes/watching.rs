@@ -198,7 +198,8 @@ impl Watching {
         }
     }
 
-    /// What happens from a version on, which moves with it. `Ok` when the API server ended the watch in order.
+    /// What happens from a version on, which moves with it. `Ok` when the API server ended the watch in order, or is asked again because it said
+    /// nothing for long: of kinds that do not change, some API servers never say anything.
     async fn watch(&self, version: &mut String) -> Result<(), Stopped> {
         let uri = format!(
             "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={version}",
@@ -206,10 +207,11 @@ impl Watching {
             WATCH_LIFE.as_secs()
         );
         let mut body = self.ask(uri).await?;
+        self.figures.heard(self.kind, SystemTime::now());
         let mut lines = Lines::default();
         loop {
-            let frame = timeout(WATCH_SILENCE_MAX, body.frame()).await.map_err(|_| late())?;
-            let Some(frame) = frame else { return Ok(()) };
+            let frame = timeout(WATCH_SILENCE_MAX, body.frame()).await;
+            let Ok(Some(frame)) = frame else { return Ok(()) };
             let frame = frame.map_err(|error| Stopped::Failed(error.to_string()))?;
             let Some(bytes) = frame.data_ref() else { continue };
             self.figures.heard(self.kind, SystemTime::now());

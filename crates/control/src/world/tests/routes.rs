@@ -131,6 +131,19 @@ fn malformed_matches_match_nothing() {
     );
 }
 
+/// What no proxy of ours keeps is told, and the rule is served without; a timeout that is off is none.
+#[test]
+fn timeouts_are_told() {
+    let rule = |timeouts: &str| {
+        format!("{{timeouts: {{{timeouts}}}, backendRefs: [{{name: v1, port: 80}}]}}")
+    };
+    let served = &["r:  -> v1.a:80"];
+    let told = &["HTTPRoute a/r: spec.rules[0].timeouts: Leno's own proxies"];
+    check(&rule("request: 500ms"), served, told);
+    check(&rule("backendRequest: 1s"), served, told);
+    check(&rule("request: 0s"), served, &[]);
+}
+
 #[test]
 fn parents_ports_and_consumers() {
     let to = |name: &str| format!("{{backendRefs: [{{name: {name}, port: 80}}]}}");
