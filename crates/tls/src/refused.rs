@@ -66,7 +66,7 @@ pub enum Refused {
     ManyIdentities,
     /// A signature in the chain or in the handshake does not verify.
     #[error(
-        "a signature of the peer does not verify; its certificate or its traffic was tampered with"
+        "a signature of the peer does not verify: its certificate leads to another root of the same name, or something was tampered with"
     )]
     BadSignature,
     /// The extended key usage does not allow this side of TLS.

@@ -64,7 +64,10 @@ pub(super) fn choose(pods: &[Member], wanted: &str) -> anyhow::Result<usize> {
     let begin: Vec<_> = candidates.iter().filter(|(_, pod)| pod.name.starts_with(name)).collect();
     match (exact.as_slice(), begin.as_slice()) {
         ([pod], _) | ([], [pod]) => Ok(pod.0),
-        ([], []) => bail!("no pod {wanted:?}; `leno ps` lists pods"),
+        ([], []) => match namespace {
+            Some(namespace) => bail!("no pod {name:?} in {namespace:?}; `leno ps` lists pods"),
+            None => bail!("no pod {name:?}; `leno ps` lists pods"),
+        },
         (several, _) if !several.is_empty() => {
             bail!("{wanted:?} is in several namespaces: say NAMESPACE/{name}")
         }

@@ -1,7 +1,9 @@
 //! The model's answers as JSON. Pure; every field is named in `docs/cli.md`.
 
 use leno_model::name::Resource;
-use leno_model::policy::{Authentication, Authorization, InboundPolicy, InboundProtocol};
+use leno_model::policy::{
+    Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute,
+};
 use leno_model::route::{
     Backend, BackendKind, Distribution, Filter, HeaderChange, HostMatch, HttpRoute, HttpRoutes,
     HttpRule, OpaqueRoutes, OutboundPolicy, OutboundProtocol, PathMatch, RequestMatch, TextMatch,
@@ -80,6 +82,15 @@ pub(super) fn inbound(policy: &InboundPolicy) -> Value {
         "detect_timeout_seconds": seconds(timeout),
         "server": resource(&policy.server),
         "authorizations": policy.authorizations.iter().map(authorization).collect::<Vec<_>>(),
+        "routes": policy.routes.iter().map(inbound_route).collect::<Vec<_>>(),
+    })
+}
+
+fn inbound_route(route: &InboundRoute) -> Value {
+    json!({
+        "resource": resource(&route.resource),
+        "matches": route.matches.iter().map(request_match).collect::<Vec<_>>(),
+        "authorizations": route.authorizations.iter().map(authorization).collect::<Vec<_>>(),
     })
 }
 

@@ -15,7 +15,7 @@ metadata:
   annotations: {leno.dev/meshed: "true", config.leno.dev/default-inbound-policy: all-authenticated}
 spec:
   serviceAccountName: web
-  containers: [{name: c, ports: [{containerPort: 8080}]}]
+  containers: [{name: c, ports: [{containerPort: 8080}], readinessProbe: {httpGet: {path: /ready, port: 8080}}}]
 status:
   podIP: 10.1.0.1
   phase: Running
@@ -98,6 +98,10 @@ fn policy_of_a_port() {
     check(web, "/authorizations/0/authentication", json!("mutual-tls"));
     check(web, "/authorizations/0/identity_suffixes", json!(["*"]));
     check(web, "/authorizations/0/networks/0/net", json!("0.0.0.0/0"));
+    // What its kubelet asks is answered to everybody.
+    check(web, "/routes/0/resource/name", json!("probe"));
+    check(web, "/routes/0/matches/0/path/exact", json!("/ready"));
+    check(web, "/routes/0/authorizations/0/authentication", json!("none"));
     let other = "/diagnostics/policy?pod=shop/web-1&port=9";
     check(other, "/protocol", json!("detect"));
     check(other, "/detect_timeout_seconds", json!(10.0));
