@@ -5,8 +5,11 @@ use crate::ground::place::Place;
 use crate::ground::proxy;
 use crate::ground::worker::Worker;
 use leno_tests::binaries;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
 
 /// Requests a second of the load that is looked at.
 const RATE: u32 = 50;
@@ -21,10 +24,13 @@ fn the_commands_of_one_machine_see_a_cluster() {
     place.apply(&[plain]);
     place.rolled_out("deployment/web");
     place.rolled_out("deployment/plain");
-    let load = Load::start(&place, "http://web/", RATE, 45);
+    let load = Load::start(&place, "http://web/", RATE, 75);
     pods(&place);
     traffic(&place);
     told(&place);
+    forms(&place);
+    everywhere(&place);
+    again_and_again(&place);
     written(&place);
     refusals(&place);
     let outcome = load.end();
@@ -97,6 +103,99 @@ fn told(place: &Place) {
     assert!(counted.contains("# TYPE "), "{counted}");
 }
 
+/// With `-A`, what is elsewhere is there as well.
+fn everywhere(place: &Place) {
+    let with = |words: &[&str], namespace: &str, name: &str| {
+        let rows = json(place, words);
+        let mut rows = rows.as_array().expect("an array").iter();
+        let is_it = |row: &Value| {
+            let names = [&row["name"], &row["pod"]];
+            row["namespace"] == namespace
+                && names.iter().any(|text| text.as_str().is_some_and(|text| text.starts_with(name)))
+        };
+        assert!(rows.any(is_it), "{words:?}: no {namespace}/{name}");
+    };
+    with(&["ps", "-A"], &place.name, "plain-");
+    with(&["ps", "-A"], "leno", "leno-control-");
+    with(&["ps", "-A", "-l", "app=web"], &place.name, "web-");
+    with(&["stat", "-A", "-t", "0.5"], &place.name, "web-");
+    with(&["stat", "deploy", "-A", "-t", "0.5"], &place.name, "web");
+    with(&["stat", "deploy", "-A", "-t", "0.5"], "leno", "leno-control");
+    with(&["stat", "svc", "-A", "-t", "0.5"], &place.name, "web");
+    with(&["edges", "-A"], &place.name, "web-");
+    let both = leno(place, &["ps", "-A", "-n", "leno"]);
+    assert_eq!(both.status.code(), Some(2), "all namespaces, and one of them");
+}
+
+/// The same in every form: a table where none is named, the fields of JSON in YAML.
+fn forms(place: &Place) {
+    let authority = format!("web.{}.svc.cluster.local:80", place.name);
+    let ps = "NAMESPACE NAME READY STATUS RESTARTS MESH PROXY CERTIFICATE IDENTITY";
+    let stat = "NAMESPACE POD DIRECTION REQ/S SUCCESS P50 P95 P99 TCP OPENED/S READ/S WRITE/S";
+    let group = "NAMESPACE NAME MESHED SUCCESS RPS LATENCY_P50 LATENCY_P95 LATENCY_P99 TCP_CONN";
+    let edges = "SEEN BY DIRECTION CLIENT SERVER SERVICE MTLS REQUESTS SUCCESS CONNECTIONS";
+    let endpoints = "NAMESPACE IP PORT POD SERVICE IDENTITY WEIGHT";
+    //           command                                       heads its columns
+    check(place, &["ps", "-l", "app=web"], ps);
+    check(place, &["stat", "-l", "app=web", "-t", "0.5"], stat);
+    check(place, &["stat", "deploy/web", "-t", "0.5"], group);
+    check(place, &["stat", "svc", "web", "-t", "0.5"], group);
+    check(place, &["edges", "-l", "app=web"], edges);
+    check(place, &["diagnostics", "endpoints", &authority], endpoints);
+}
+
+#[track_caller]
+fn check(place: &Place, words: &[&str], headings: &str) {
+    let form = |form: &str| text(place, &[words, &["-o", form]].concat());
+    for table in [text(place, words), form("table")] {
+        let first = table.lines().next().unwrap_or_default();
+        let heads = first.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(heads, headings, "{words:?}");
+        assert!(table.lines().count() > 1, "{words:?}: nothing below\n{table}");
+    }
+    let yaml: Value = serde_saphyr::from_str(&form("yaml")).expect("YAML");
+    assert_eq!(shape(&yaml), shape(&json(place, words)), "{words:?}");
+}
+
+/// A value, but for figures, which move while they are looked at.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Number(_) | Value::Null => "a figure".into(),
+        Value::Array(items) => items.iter().map(shape).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), shape(value))).collect()
+        }
+        Value::String(_) | Value::Bool(_) => value.clone(),
+    }
+}
+
+/// With `-w` a whole table follows the other, until SIGINT, which is no mistake.
+fn again_and_again(place: &Place) {
+    for words in [
+        &["ps", "-w", "-l", "app=web"][..],
+        &["stat", "deploy/web", "-w", "-t", "0.5"],
+        &["edges", "--watch", "-l", "app=web"],
+    ] {
+        let mut command = command(place, words);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut lines = out.lines().map(|line| line.expect("a line"));
+        let heading = lines.next().expect("a heading");
+        for _ in 0..2 {
+            let rows = lines.by_ref().take_while(|line| *line != heading);
+            let rows: Vec<String> = rows.collect();
+            let of_web = |row: &String| row.contains("web") && row.contains(&place.name);
+            assert!(!rows.is_empty() && rows.iter().all(of_web), "{words:?}: {rows:?}");
+        }
+        let process = Pid::from_raw(child.id().try_into().expect("a number of a process"));
+        kill(process, Signal::SIGINT).expect("interrupted");
+        // What it still prints must find a reader.
+        let rest = lines.count();
+        let status = child.wait().expect("its end");
+        assert_eq!(status.code(), Some(0), "{words:?}, after {rest} lines more: {status}");
+    }
+}
+
 fn written(place: &Place) {
     assert!(!text(place, &["logs", "control", "--tail", "1"]).trim().is_empty());
     let lines = text(place, &["logs", "-l", "app=web", "--tail", "1"]);
@@ -121,13 +220,17 @@ fn refusals(place: &Place) {
 }
 
 fn leno(place: &Place, words: &[&str]) -> Output {
+    command(place, words).output().expect("it runs")
+}
+
+fn command(place: &Place, words: &[&str]) -> Command {
     let leno = binaries::find("leno").expect("leno");
     let mut command = Command::new(leno);
     command.args(words);
-    if !words.contains(&"endpoints") && !words.contains(&"controller-metrics") {
+    if !["endpoints", "controller-metrics", "-A"].iter().any(|word| words.contains(word)) {
         command.args(["-n", &place.name]);
     }
-    command.output().expect("it runs")
+    command
 }
 
 #[track_caller]

@@ -12,6 +12,8 @@ mod churn;
 mod commands;
 mod examples;
 mod ground;
+mod identity;
+mod injection;
 mod mesh;
 mod outages;
 mod renewal;

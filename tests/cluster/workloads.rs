@@ -1,10 +1,12 @@
 //! Pods of every kind: those that end, those that speak early, those that are found in other ways, and those that cannot be in the mesh.
 
 use crate::ground::load;
-use crate::ground::place::Place;
+use crate::ground::place::{Place, READY_WAIT};
 use crate::ground::proxy;
 use crate::ground::worker::{IMAGE, PORT, Worker, account, service};
+use leno_tests::wait::until;
 use serde_json::{Value, json};
+use std::thread::sleep;
 use std::time::Duration;
 
 /// For a pod that makes a few requests and ends.
@@ -94,6 +96,45 @@ fn init_containers_and_first_instructions_have_the_network() {
     }
     let seen = seen_from_client(&place, "web");
     assert!((seen - 10.0).abs() < 0.5, "{seen} of 10 requests with the client's identity");
+}
+
+/// Requests that are on their way when a pod has to end.
+const LAST_REQUESTS: u32 = 5;
+
+/// What a pod does after SIGTERM, new connections among it, is carried by a proxy that is still there.
+#[test]
+fn a_proxy_outlives_its_application() {
+    let place = place_with_web("leno-test-last");
+    // A call before and one after the signal. The other name needs a connection of its own, and an answer of DNS.
+    let plan = json!({"on": {"/last": {"calls": [
+        {"url": "http://web/"},
+        {"wait": "10s"},
+        {"url": format!("http://web.{}.svc.cluster.local/", place.name)},
+    ]}}});
+    let late = Worker::new("late").with(&[&format!("--plan-json={plan}")]);
+    place.apply(&[account("late"), service("late", &json!({})), late.pod("late", &place.name)]);
+    place.wait("pod/late", "condition=Ready");
+    let mut asks = client("http://late/last", LAST_REQUESTS);
+    asks["command"].as_array_mut().expect("a list").push("--timeout=60s".into());
+    place.apply(&[once("client", &[], &[asks])]);
+    let web = place.pods("app=web").remove(0);
+    let calls = || proxy::from(&place, &web, "late");
+    let first = f64::from(LAST_REQUESTS);
+    until("the calls before the signal", READY_WAIT, || {
+        sleep(Duration::from_millis(200));
+        (calls() > first - 0.5).then_some(())
+    });
+    place.kubectl(&["delete", "pod", "late", "--wait=false"]).expect("deleted");
+    until("the signal", READY_WAIT, || {
+        sleep(Duration::from_millis(200));
+        let about = "reason=Killing,involvedObject.name=late";
+        let events = place.kubectl(&["get", "events", "--field-selector", about]).ok()?;
+        events.contains("Stopping container worker").then_some(())
+    });
+    assert!((calls() - first).abs() < 0.5, "the wait was too short for this machine");
+    assert_eq!(place.ended("client", END_WAIT), "Succeeded", "answers that came to nothing");
+    let seen = calls();
+    assert!((seen - 2.0 * first).abs() < 0.5, "{seen} calls of {} with mutual TLS", 2.0 * first);
 }
 
 #[test]

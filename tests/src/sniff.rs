@@ -61,9 +61,14 @@ impl Sniffer {
         let thread = std::thread::spawn(move || {
             let mut packets = Vec::new();
             let mut packet = vec![0; 128 * 1024];
+            let mut last = false;
             loop {
-                // Read before reading: a packet sent before the stop is taken, however late it is.
-                let last = stopping.load(Ordering::Acquire);
+                if !last && stopping.load(Ordering::Acquire) {
+                    last = true;
+                    // What is still on its way arrives; then what is queued is taken and no more, for a busy wire is never silent.
+                    std::thread::sleep(Duration::from_millis(50));
+                    drop(socket.set_nonblocking(true));
+                }
                 match socket.read(&mut packet) {
                     Ok(count) => packets.push(packet[..count].to_vec()),
                     Err(_) if last => return packets,

@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 /// Runs it to its end, whatever that is.
 ///
@@ -64,6 +65,42 @@ pub(crate) fn tried(object: &Value) -> Result<Value> {
     let words = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
     let said = said(&words, &output(&words, Some(&object.to_string()))?)?;
     Ok(serde_json::from_str(&said)?)
+}
+
+/// A port of the cluster that is reached on this machine as long as this lives.
+pub(crate) struct Forward {
+    child: Child,
+    /// It says a word on every connection, and ends where nobody listens.
+    _out: BufReader<ChildStdout>,
+    /// Where.
+    pub(crate) address: SocketAddr,
+}
+
+/// Reaches a port of a workload, as `deployment/web`.
+///
+/// # Errors
+/// When there is no such workload or port.
+pub(crate) fn forward(namespace: &str, workload: &str, port: u16) -> Result<Forward> {
+    let mut command = Command::new("kubectl");
+    // Any port that is free here.
+    command.args(["-n", namespace, "port-forward", workload, &format!(":{port}")]);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("kubectl is missing")?;
+    let mut out = BufReader::new(child.stdout.take().context("a pipe")?);
+    let mut line = String::new();
+    out.read_line(&mut line)?;
+    let words = line.strip_prefix("Forwarding from ").and_then(|rest| rest.split_once(" -> "));
+    let address = words.and_then(|(address, _)| address.parse().ok());
+    // Where it says something else it is about to end.
+    let address = address.with_context(|| format!("port-forward said {line:?}"))?;
+    Ok(Forward { child, _out: out, address })
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
 }
 
 fn said(words: &[&str], output: &Output) -> Result<String> {

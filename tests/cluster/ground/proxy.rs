@@ -39,6 +39,16 @@ pub(crate) fn from(place: &Place, pod: &str, account: &str) -> f64 {
     metrics(place, pod).expect("metrics").sum("response_total", &labels)
 }
 
+/// Responses that a pod has had from an account of this place, whose server has proved to be that.
+///
+/// # Errors
+/// When its proxy does not answer.
+pub(crate) fn answered(place: &Place, pod: &str, account: &str) -> Result<f64> {
+    let server = identity(place, account);
+    let labels = [("direction", "outbound"), ("tls", "true"), ("server_id", server.as_str())];
+    Ok(metrics(place, pod)?.sum("response_total", &labels))
+}
+
 /// Until a pod has had more requests of the load than that.
 pub(crate) fn asked(place: &Place, pod: &str, before: f64) {
     until(&format!("a request of the load to {pod}"), READY_WAIT, || {

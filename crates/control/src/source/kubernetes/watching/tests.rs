@@ -6,6 +6,7 @@ use futures_util::stream::{self, StreamExt as _};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Frame;
+use leno_runtime::tasks;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -115,7 +116,7 @@ fn watching(server: &ApiServer, out: mpsc::Sender<Event>) -> Watching {
 async fn check(what: &str, answers: Vec<Answer>, heard: &str, asked: &str) {
     let server = ApiServer::new(answers);
     let (out, mut events) = mpsc::channel(16);
-    let run = tokio::spawn(watching(&server, out).run());
+    let run = tasks::spawn("watching", watching(&server, out).run());
     let name = |read: &crate::source::kubernetes::read::Read| read.key.name.to_string();
     let mut told = Vec::new();
     for _ in heard.split_whitespace() {
