@@ -31,7 +31,7 @@ fn an_issuer_is_replaced_and_replaced_again_under_load() {
     let place = Place::meshed("leno-test-issuer");
     place.apply(&Worker::new("web").times(2).objects());
     place.rolled_out("deployment/web");
-    let first = serial().expect("an issuer");
+    let first = control::issuer().expect("an issuer");
     let load = Load::start(&place, "http://web/", PER_SECOND, SECONDS);
     assert!(left(&place) > 2 * ISSUER_LIFE, "{:?}: of the first issuer", left(&place));
     let before = control::pods().expect("the control plane");
@@ -40,7 +40,7 @@ fn an_issuer_is_replaced_and_replaced_again_under_load() {
     let other = Changed::with("secret/leno-identity-issuer", "leno", &brought).expect("replaced");
     until("the new issuer at work", READY_WAIT, || {
         sleep(Duration::from_millis(200));
-        serial().ok().filter(|now| *now != first)
+        control::issuer().ok().filter(|now| *now != first)
     });
     // Its certificates end with it; those of before are good beside them: the load's own is.
     place.kubectl(&["rollout", "restart", "deployment/web"]).expect("restarted");
@@ -51,7 +51,7 @@ fn an_issuer_is_replaced_and_replaced_again_under_load() {
     drop(other);
     until("the first issuer at work", READY_WAIT, || {
         sleep(Duration::from_millis(200));
-        serial().ok().filter(|now| *now == first)
+        control::issuer().ok().filter(|now| *now == first)
     });
     place.kubectl(&["rollout", "restart", "deployment/web"]).expect("restarted");
     place.rolled_out("deployment/web");
@@ -62,16 +62,7 @@ fn an_issuer_is_replaced_and_replaced_again_under_load() {
     assert_eq!(control::pods().expect("the control plane"), before, "nothing restarted");
 }
 
-/// Of the issuer in the Secret, if it is the one that signs.
-fn serial() -> Result<String> {
-    let metrics = control::metrics()?;
-    ensure!(metrics.sum("leno_issuer_secret_in_use", &[]) > 0.5, "the Secret is not used");
-    let mut samples = metrics.0.iter();
-    let of = samples.find(|sample| sample.name == "leno_issuer_certificate_info");
-    of.and_then(|sample| sample.labels.get("serial").cloned()).context("no issuer")
-}
-
-/// How long the newest pod's certificate lives from now.
+/// How long a pod's certificate lives from now; all are as new.
 fn left(place: &Place) -> Duration {
     let pod = place.pods("app=web").pop().expect("a pod");
     let metrics = proxy::metrics(place, &pod).expect("metrics");

@@ -83,7 +83,7 @@ impl Place {
         self.kubectl(&["wait", object, &condition, &wait]).expect("it comes to that");
     }
 
-    /// Names of the running pods with this label, oldest first.
+    /// Names of the running pods with this label, by name.
     pub(crate) fn pods(&self, label: &str) -> Vec<String> {
         let list = self.json(&["get", "pods", "-l", label]).expect("pods are listed");
         let alive = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();

@@ -112,6 +112,8 @@ fn cluster_table(pods: &[&ClusterRow], wide: bool, now: u64) -> String {
         let proxy = pod.proxy.as_ref();
         let shown_proxy = proxy.map(|proxy| match (proxy.version.as_str(), proxy.ready) {
             (version, true) => or_dash(version),
+            // Those of finished Jobs are as they should be.
+            (version, false) if pod.phase == "Succeeded" => or_dash(version),
             (version, false) => format!("{} (not ready)", or_dash(version)),
         });
         let expires = proxy.and_then(|proxy| proxy.certificate_expires);

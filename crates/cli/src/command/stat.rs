@@ -53,6 +53,10 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
         }
         Ok(match output::structured(wanted.shown.output, &rows)? {
             Some(text) => text,
+            None if rows.is_empty() => {
+                eprintln!("leno: there is no {} with figures here", wish.kind);
+                String::new()
+            }
             None => table(&rows, wanted.shown.output),
         })
     })

@@ -2,7 +2,7 @@
 
 use super::{Member, Row};
 use crate::args::home::{ClusterFlags, Scope};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use leno_kube::cluster::{Cluster, Page, Person};
 use leno_kube::pod::{self, PROXY_ADMIN_PORT, PodRow};
@@ -92,6 +92,7 @@ impl ClusterHome {
         let named: Vec<_> = named.collect();
         let pages = self.cluster.get_each(named, PROXY_ADMIN_PORT, "/metrics");
         let (mut said, mut complaints) = (Vec::new(), Complaints::default());
+        let many = asked.len();
         for (member, page) in asked.into_iter().zip(self.runtime.block_on(pages)) {
             match page {
                 Ok(page) => {
@@ -107,6 +108,7 @@ impl ClusterHome {
                 Err(error) => complaints.add(&error),
             }
         }
+        ensure!(many == 0 || !said.is_empty(), "no proxy of {many} could be asked");
         Ok(said)
     }
 
