@@ -99,8 +99,8 @@ pub const VOCABULARY: &[Word] = &[
         "processor time at most"),
     word("proxy-memory-request", true, To::Resource("requests", "memory"), value::quantity,
         "memory that is set aside, `16Mi`"),
-    word("proxy-memory-limit", true, To::Resource("limits", "memory"), value::quantity,
-        "memory at most"),
+    word("proxy-memory-limit", true, To::Resource("limits", "memory"), memory_limit,
+        "memory at most, `8Mi` or more"),
 ];
 
 fn policy(text: &str) -> Result<String, String> {
@@ -136,6 +136,19 @@ fn workers(text: &str) -> Result<String, String> {
 
 fn grace(text: &str) -> Result<String, String> {
     duration_seconds(text, 86_400).map(|seconds| seconds.to_string())
+}
+
+/// With less than this no container of ours starts: the kernel ends it before the proxy's first line, without a word that names the limit.
+const MEMORY_LIMIT_MIN: &str = "8Mi";
+
+fn memory_limit(text: &str) -> Result<String, String> {
+    let limit = value::quantity(text)?;
+    if value::millis(text) < value::millis(MEMORY_LIMIT_MIN) {
+        return Err(format!(
+            "{text:?} is less than {MEMORY_LIMIT_MIN}, with which a proxy cannot start"
+        ));
+    }
+    Ok(limit)
 }
 
 /// What a container asks for, as Kubernetes writes quantities; `None` asks for nothing.
@@ -258,11 +271,15 @@ fn rank(key: &str) -> Option<(usize, &str)> {
 
 /// `; did you mean …?`, where a known name is near.
 fn nearest(name: &str) -> String {
-    let known = VOCABULARY.iter().map(|word| (distance(name, word.name), word.name)).min();
-    match known {
+    let known = VOCABULARY.iter().map(|word| (distance(name, word.name), PREFIXES[0], word.name));
+    // The one name that says nothing about a proxy but whether there is one.
+    let inject = INJECT
+        .strip_prefix(PREFIXES[1])
+        .map(|inject| (distance(name, inject), PREFIXES[1], inject));
+    match known.chain(inject).min() {
         // A third of the letters may be wrong; a name without its `proxy-` is meant, too.
-        Some((steps, known)) if steps * 3 <= known.len() => {
-            format!("; did you mean {}{known}?", PREFIXES[0])
+        Some((steps, prefix, known)) if steps * 3 <= known.len() => {
+            format!("; did you mean {prefix}{known}?")
         }
         _ => match VOCABULARY.iter().find(|word| word.name.strip_prefix("proxy-") == Some(name)) {
             Some(word) => format!("; did you mean {}{}?", PREFIXES[0], word.name),

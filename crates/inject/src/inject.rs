@@ -46,7 +46,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Ok(Wish::Enabled) => {}
     }
     let spec = pod.get("spec").unwrap_or(&Value::Null);
-    if scope::is_injected(spec) {
+    if scope::is_whole(spec) {
         return Outcome::Skip(format!("it has {} already", pod::PROXY));
     }
     let mut wrong = scope::obstacles(spec);

@@ -131,10 +131,66 @@ pub(crate) fn name_of(item: &Value) -> &str {
     item.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a pod has our proxy.
+/// The init containers of a pod: everything of ours is among them.
+fn init_containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec.get("initContainers").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether a pod has our proxy. A container of the application that has its name is none.
 #[must_use]
 pub fn is_injected(spec: &Value) -> bool {
-    containers(spec).any(|container| name_of(container) == PROXY)
+    init_containers(spec).any(|container| name_of(container) == PROXY)
+}
+
+/// Whether a pod has all that the injector adds to its containers, and nothing that only has the name: [`INIT`], and a sidecar [`PROXY`]
+/// that is configured as a proxy. Of another version, or with another's image, it is ours still.
+pub(crate) fn is_whole(spec: &Value) -> bool {
+    let named = |wanted: &'static str| {
+        containers(spec).filter(move |container| name_of(container) == wanted)
+    };
+    let init = init_containers(spec).any(|container| name_of(container) == INIT);
+    let proxy =
+        init_containers(spec).any(|container| name_of(container) == PROXY && is_proxy(container));
+    init && proxy && named(INIT).count() == 1 && named(PROXY).count() == 1
+}
+
+/// Whether an init container stays, and is told what a proxy has to know.
+fn is_proxy(container: &Value) -> bool {
+    const PREFIXES: [&str; 2] = ["LENO_PROXY_", "LINKERD2_PROXY_"];
+    let mut variables = container.get("env").and_then(Value::as_array).into_iter().flatten();
+    container.get("restartPolicy").and_then(Value::as_str) == Some("Always")
+        && variables
+            .any(|variable| PREFIXES.iter().any(|prefix| name_of(variable).starts_with(prefix)))
+}
+
+/// What has the name of a container of ours in a pod that is not whole.
+fn impostors(spec: &Value) -> Vec<String> {
+    const OUT: &str = "`leno uninject` takes it out";
+    let mut wrong = Vec::new();
+    let own = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
+    for name in [INIT, PROXY] {
+        if own.clone().any(|container| name_of(container) == name) {
+            wrong.push(format!(
+                "container {name} has the name of one of ours, and would pass for it; rename it"
+            ));
+        }
+    }
+    let init = init_containers(spec).any(|container| name_of(container) == INIT);
+    let proxy = init_containers(spec).find(|container| name_of(container) == PROXY);
+    match proxy {
+        Some(proxy) if !is_proxy(proxy) => {
+            wrong.push(format!("init container {PROXY} is not the proxy that is injected; {OUT}"));
+        }
+        Some(_) if !init => {
+            wrong.push(format!("it has {PROXY} without {INIT}, so that nothing is captured; {OUT}"))
+        }
+        Some(_) if wrong.is_empty() => {
+            wrong.push(format!("it has {INIT} or {PROXY} more than once; {OUT}"));
+        }
+        None if init => wrong.push(format!("it has {INIT} without {PROXY}; {OUT}")),
+        _ => {}
+    }
+    wrong
 }
 
 /// Why a pod cannot be part of the mesh, with what to do.
@@ -157,13 +213,15 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
     if spec.pointer("/securityContext/runAsUser").and_then(Value::as_u64) == Some(USER) {
         wrong.push(format!("it runs as user {USER}, the proxy's, whose traffic is not captured"));
     }
+    let impostors = impostors(spec);
     for container in containers(spec) {
         let name = name_of(container);
+        if [INIT, PROXY].contains(&name) {
+            // One sentence about each is enough.
+            continue;
+        }
         if OTHERS.contains(&name) {
             wrong.push(format!("container {name} is another mesh's proxy"));
-        }
-        if name == INIT {
-            wrong.push(format!("it has {INIT} without {PROXY}; `leno uninject` takes it out"));
         }
         let user = container.pointer("/securityContext/runAsUser").and_then(Value::as_u64);
         if user == Some(USER) {
@@ -181,10 +239,11 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
     }
     for volume in spec.get("volumes").and_then(Value::as_array).into_iter().flatten() {
         let name = name_of(volume);
-        if VOLUMES.contains(&name) {
+        if VOLUMES.contains(&name) && impostors.is_empty() {
             wrong.push(format!("volume {name} has the name of one of ours"));
         }
     }
+    wrong.extend(impostors);
     wrong
 }
 
@@ -292,6 +351,41 @@ mod tests {
         check(
             with("initContainers", json!([{"name": "leno-init"}])),
             &["it has leno-init without leno-proxy; `leno uninject` takes it out"],
+        );
+        check(
+            with("containers", json!([app, {"name": "leno-proxy"}, {"name": "leno-init"}])),
+            &[
+                "container leno-init has the name of one of ours, and would pass for it; rename it",
+                "container leno-proxy has the name of one of ours, and would pass for it; rename it",
+            ],
+        );
+        let init = json!({"name": "leno-init"});
+        let environment = json!([{"name": "LENO_PROXY_IDENTITY"}]);
+        let proxy = json!({"name": "leno-proxy", "restartPolicy": "Always", "env": environment});
+        check(
+            with(
+                "initContainers",
+                json!([init, {"name": "leno-proxy", "restartPolicy": "Always"}]),
+            ),
+            &[
+                "init container leno-proxy is not the proxy that is injected; `leno uninject` takes it out",
+            ],
+        );
+        check(
+            with("initContainers", json!([init, {"name": "leno-proxy", "env": environment}])),
+            &[
+                "init container leno-proxy is not the proxy that is injected; `leno uninject` takes it out",
+            ],
+        );
+        check(
+            with("initContainers", json!([proxy])),
+            &[
+                "it has leno-proxy without leno-init, so that nothing is captured; `leno uninject` takes it out",
+            ],
+        );
+        check(
+            with("initContainers", json!([init, init, proxy])),
+            &["it has leno-init or leno-proxy more than once; `leno uninject` takes it out"],
         );
         check(
             with("containers", json!([{"name": "a", "securityContext": {"runAsUser": 2102}}])),

@@ -80,6 +80,28 @@ fn a_pod_gets_its_proxy() {
     assert_eq!(again, json!({"uid": response["uid"], "allowed": true}), "twice is once");
 }
 
+#[test]
+fn a_proxy_of_other_values_passes_and_half_of_one_does_not() {
+    let check = |change: &dyn Fn(&mut Value), expected: &str| {
+        let mut pod = plain();
+        let response = respond(review(&pod).to_string().as_bytes(), "enabled");
+        apply(&mut pod, &steps(&response)).unwrap();
+        change(&mut pod["spec"]);
+        check_review(&review(&pod), "enabled", expected);
+    };
+    check(&|spec| spec["initContainers"][1]["image"] = "other/proxy:2".into(), "as it is");
+    check(
+        &|spec| spec["initContainers"][1]["env"] = json!([{"name": "LINKERD2_PROXY_LOG"}]),
+        "as it is",
+    );
+    check(
+        &|spec| drop(spec["initContainers"].as_array_mut().map(|all| all.remove(0))),
+        "leno: this pod cannot be part of the mesh: it has leno-proxy without leno-init, so that nothing is captured; \
+         `leno uninject` takes it out; annotation leno.dev/meshed is for the injector alone to write. Correct that, or label the pod \
+         leno.dev/inject: disabled",
+    );
+}
+
 /// A review of a pod in a namespace with this label is answered so: `patched`, `as it is`, or why not.
 #[track_caller]
 fn check(pod: Value, namespace: &str, expected: &str) {
@@ -162,6 +184,13 @@ fn what_is_refused_says_what_to_do() {
         annotated("leno.dev/meshed", "true"),
         "enabled",
         &refused("annotation leno.dev/meshed is for the injector alone to write"),
+    );
+    check(
+        pod(json!({}), json!({"containers": [{"name": "app"}, {"name": "leno-proxy"}]})),
+        "enabled",
+        &refused(
+            "container leno-proxy has the name of one of ours, and would pass for it; rename it",
+        ),
     );
 }
 

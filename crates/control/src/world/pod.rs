@@ -192,9 +192,9 @@ fn word(text: &'static str) -> Arc<str> {
     WORDS.get(text).map_or_else(|| text.into(), Arc::clone)
 }
 
-/// Whether one of the pod's containers is the proxy.
+/// Whether one of the pod's sidecars is the proxy; a container of the application's may have any name.
 fn has_proxy(spec: &kept::PodSpec) -> bool {
-    spec.every_container().any(|container| &*container.name == leno_inject::pod::PROXY)
+    spec.init_containers.iter().any(|container| &*container.name == leno_inject::pod::PROXY)
 }
 
 /// The identity of a service account.

@@ -53,6 +53,14 @@ fn annotations() {
         "leno.dev/log-level=info",
         "! annotation leno.dev/log-level is not known; did you mean config.leno.dev/proxy-log-level?",
     );
+    for typo in ["leno.dev/injekt", "leno.dev/injected", "config.leno.dev/inject"] {
+        let expected = format!("! annotation {typo} is not known; did you mean leno.dev/inject?");
+        check(&format!("{typo}=enabled"), &expected);
+    }
+    check(
+        "config.leno.dev/proxy-memory-limit=1Mi",
+        "! annotation config.leno.dev/proxy-memory-limit: \"1Mi\" is less than 8Mi, with which a proxy cannot start",
+    );
     check("config.leno.dev/colour=red", "! annotation config.leno.dev/colour is not known");
     check("config.leno.dev/=1", "! annotation config.leno.dev/ is not known");
     check(
@@ -121,6 +129,10 @@ fn values() {
         assert_eq!(value::millis(text), expected, "{text}");
     }
     check("proxy-memory-limit", "0", None);
+    check("proxy-memory-limit", "8Mi", Some("8Mi"));
+    check("proxy-memory-limit", "8388607", None);
+    check("proxy-memory-limit", "64M", Some("64M"));
+    check("proxy-memory-request", "1Mi", Some("1Mi"));
     check("skip-subnets", "10.0.0.0/8, fd00::1", Some("10.0.0.0/8,fd00::1/128"));
     check("skip-subnets", "10.0.0.0/33", None);
     for (text, expected) in [
