@@ -20,4 +20,5 @@ mod renewal;
 mod replicas;
 mod rollout;
 mod routes;
+mod upgrade;
 mod workloads;

@@ -3,6 +3,7 @@
 use crate::template::{Files, Template, TemplateError};
 use crate::values;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 macro_rules! file {
     ($path:literal) => {
@@ -80,12 +81,28 @@ fn read_embedded((_, text): (&str, &str)) -> Value {
     serde_saphyr::from_str(text).unwrap_or(Value::Null)
 }
 
+/// Everything about values that is wrong, each with its name.
+#[must_use]
+pub fn mistakes(values: &Value) -> Vec<String> {
+    let mut wrong = values::meaning::check(values);
+    // Of a value with two mistakes the one in words is enough.
+    let said: BTreeSet<String> = wrong.iter().map(|mistake| named(mistake).to_owned()).collect();
+    let of_schema = values::check(&schema(), values);
+    wrong.extend(of_schema.into_iter().filter(|mistake| !said.contains(named(mistake))));
+    wrong
+}
+
+/// The value that a mistake names.
+fn named(mistake: &str) -> &str {
+    mistake.split_once(": ").map_or(mistake, |(name, _)| name)
+}
+
 /// Renders the chart for a namespace with values that are complete.
 ///
 /// # Errors
 /// Values that the schema refuses, or what a template says.
 pub fn render(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError> {
-    let mut wrong = values::check(&schema(), values);
+    let mut wrong = mistakes(values);
     if !is_label(namespace) {
         wrong.push(format!("--namespace {namespace:?} is no name of a namespace"));
     }

@@ -6,12 +6,14 @@
 //! - [`values`]: what may be chosen: defaults, files, `--set`, held against the chart's schema.
 //! - [`certificates`]: roots and issuers: made, or brought and looked at.
 //! - [`uninstall`]: everything that an installation leaves in a cluster.
+//! - [`others`]: other control planes of the same cluster, and what is theirs.
 //! - [`mod@check`]: facts about a cluster to findings, each with what to do.
 #![forbid(unsafe_code)]
 
 pub mod certificates;
 pub mod chart;
 pub mod check;
+pub mod others;
 pub mod template;
 pub mod uninstall;
 pub mod values;

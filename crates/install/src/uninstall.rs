@@ -56,6 +56,44 @@ fn reference(object: &Value) -> Value {
     json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": metadata})
 }
 
+/// What an upgrade leaves behind: everything that the chart can make and does not make with these values. Not the namespace, nor roots and
+/// keys: others keep those then, or they are nowhere else.
+#[must_use]
+pub fn left_behind(all: &[Object], made: &[Object]) -> Vec<Value> {
+    const KEPT: [&str; 2] = ["Namespace", "Secret"];
+    let made: Vec<Value> = made.iter().map(|object| reference(&object.value)).collect();
+    let mut left: Vec<Value> = all.iter().map(|object| reference(&object.value)).collect();
+    left.retain(|one| {
+        !made.contains(one)
+            && !KEPT.iter().any(|kind| one["kind"] == *kind)
+            && one["metadata"]["name"] != leno_inject::Mesh::TRUST_ANCHORS
+    });
+    left
+}
+
+/// Whether an object that is there was made by the chart.
+#[must_use]
+pub fn is_of_chart(object: &Value) -> bool {
+    object["metadata"]["labels"]["app.kubernetes.io/part-of"] == "leno"
+}
+
+/// `kind/name`, as `kubectl` takes it.
+#[must_use]
+pub fn shown(reference: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", text(&reference["kind"]).to_lowercase(), text(&reference["metadata"]["name"]))
+}
+
+/// The namespace of the control plane that certifies the proxy of a pod, where it has one that says so.
+#[must_use]
+pub fn certified_by(spec: &Value) -> Option<&str> {
+    let all = spec["initContainers"].as_array()?.iter();
+    let proxy = all.clone().find(|one| one["name"] == leno_inject::pod::PROXY)?;
+    let variables = proxy["env"].as_array()?.iter();
+    let identity = variables.clone().find(|one| one["name"] == "LENO_PROXY_CONTROL_IDENTITY")?;
+    identity["value"].as_str()?.split_once("/ns/")?.1.split('/').next()
+}
+
 /// References as a stream of YAML.
 ///
 /// # Errors
@@ -110,9 +148,39 @@ mod tests {
         ] {
             assert_eq!(paths.iter().filter(|path| *path == expected).count(), 1, "{expected}");
         }
+        assert!(left_behind(&everything("mesh").unwrap(), &everything("mesh").unwrap()).is_empty());
         let kept = references(&everything("mesh").unwrap(), "mesh", &[], false);
         assert!(kept.iter().all(|one| one["kind"] != "Namespace"));
         let text = yaml(&all).unwrap();
         assert!(!text.contains("\ndata:") && text.contains("kind: Deployment"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_made_any_more() {
+        let mut values = chart::defaults();
+        crate::values::merge(&mut values, json!({"identity": {"external": true}}));
+        let all = everything("mesh").unwrap();
+        let shown = |values: &Value| -> Vec<String> {
+            let made = chart::render(values, "mesh").unwrap();
+            left_behind(&all, &made).iter().map(super::shown).collect()
+        };
+        let monitors = ["podmonitor/leno-control", "podmonitor/leno-proxy"];
+        let budget = "poddisruptionbudget/leno-control";
+        let dashboards = "configmap/leno-dashboards";
+        assert_eq!(shown(&values), [budget, monitors[0], monitors[1], dashboards]);
+        crate::values::merge(&mut values, chart::high_availability());
+        crate::values::merge(&mut values, json!({"dashboards": {"enabled": true}}));
+        assert_eq!(shown(&values), monitors);
+    }
+
+    #[test]
+    fn who_certifies_a_proxy() {
+        let mesh =
+            leno_inject::Mesh { namespace: "mesh".to_owned(), ..leno_inject::Mesh::default() };
+        let settings = leno_inject::annotation::Settings::default();
+        let added = leno_inject::pod::containers(&json!({}), &settings, &mesh);
+        assert_eq!(certified_by(&json!({"initContainers": added})), Some("mesh"));
+        assert_eq!(certified_by(&json!({"initContainers": [{"name": "leno-proxy"}]})), None);
+        assert_eq!(certified_by(&json!({"containers": [{"name": "app"}]})), None);
     }
 }

@@ -3,6 +3,8 @@
 //! Merging is Helm's: maps are merged, everything else is replaced, `null` takes away. Of JSON Schema there is here what the chart's
 //! schema uses; a keyword that is not known is a mistake of the schema and said like one of the values.
 
+pub mod meaning;
+
 use regex_lite::Regex;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,8 @@
 //! Changes to what all tests share, each undone when it is dropped.
 
+use crate::ground::control::alone;
 use crate::ground::kubectl;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 /// What undoes a change.
@@ -89,6 +90,41 @@ fn read(object: &str, namespace: &str) -> Result<Value> {
 
 fn place(namespace: &str) -> Vec<&str> {
     if namespace.is_empty() { Vec::new() } else { vec!["-n", namespace] }
+}
+
+/// The mesh is installed otherwise as long as this lives.
+pub(crate) struct Upgraded {
+    /// What is applied in the end.
+    before: String,
+}
+
+impl From<String> for Upgraded {
+    /// What `leno upgrade` says while nothing is changed.
+    fn from(before: String) -> Self {
+        Self { before }
+    }
+}
+
+impl Drop for Upgraded {
+    fn drop(&mut self) {
+        if let Err(error) = self.undo() {
+            assert!(std::thread::panicking(), "{error:#}");
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+impl Upgraded {
+    fn undo(&self) -> Result<()> {
+        let output = kubectl::output(&["apply", "-f", "-"], Some(&self.before))?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // `kubectl apply` leaves what is not rendered any more.
+        if !self.before.contains("\nkind: PodDisruptionBudget\n") {
+            let budget = "poddisruptionbudget/leno-control";
+            kubectl::run(&["-n", "leno", "delete", budget, "--ignore-not-found"])?;
+        }
+        alone()
+    }
 }
 
 /// The control plane is away as long as this lives.

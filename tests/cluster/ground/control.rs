@@ -3,13 +3,13 @@
 use crate::ground::kubectl;
 use crate::ground::node;
 use crate::ground::place::READY_WAIT;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use leno_tests::admin::Metrics;
 use leno_tests::wait::until;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NAMESPACE: &str = "leno";
 const DEPLOYMENT: &str = "deployment/leno-control";
@@ -32,20 +32,26 @@ pub(crate) fn replicas(count: u32) -> Replicas {
 
 impl Drop for Replicas {
     fn drop(&mut self) {
-        // Those that are ending count too: whoever comes next is to find one.
-        let back = scale(1).and_then(|()| rolled_out());
-        if let Err(error) = back {
+        if let Err(error) = scale(1).and_then(|()| alone()) {
             assert!(std::thread::panicking(), "{error:#}");
-            return;
         }
-        let gone = || {
-            sleep(Duration::from_millis(500));
-            (pods().ok()?.len() == 1).then_some(())
-        };
-        // No second panic while one is under way: that would end the process and leave everything as it is.
-        if !std::thread::panicking() {
-            until("one replica", END_WAIT, gone);
+    }
+}
+
+/// Until there is one replica, and it is ready. Those that are ending count too: whoever comes next is to find one.
+///
+/// # Errors
+/// When there are more for long. (No panic: one may be under way, and a second would leave everything as it is.)
+pub(crate) fn alone() -> Result<()> {
+    rolled_out()?;
+    let began = Instant::now();
+    loop {
+        sleep(Duration::from_millis(500));
+        let count = pods().map_or(0, |pods| pods.len());
+        if count == 1 {
+            return Ok(());
         }
+        ensure!(began.elapsed() < END_WAIT, "{count} replicas of the control plane, and not one");
     }
 }
 
@@ -136,4 +142,16 @@ pub(crate) fn metrics() -> Result<Metrics> {
     let pod = holder()?.context("a leader")?;
     let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{ADMIN_PORT}/proxy/metrics");
     Ok(Metrics::parse(&kubectl::run(&["get", "--raw", &path])?))
+}
+
+/// Serial of the issuer that signs, if it is the one in the Secret.
+///
+/// # Errors
+/// When it is not, or no leader answers.
+pub(crate) fn issuer() -> Result<String> {
+    let metrics = metrics()?;
+    ensure!(metrics.sum("leno_issuer_secret_in_use", &[]) > 0.5, "the Secret is not used");
+    let mut samples = metrics.0.iter();
+    let of = samples.find(|sample| sample.name == "leno_issuer_certificate_info");
+    of.and_then(|sample| sample.labels.get("serial").cloned()).context("no issuer")
 }

@@ -89,7 +89,7 @@ pub(crate) struct Upgrade {
     /// Make a new issuer with the root that `leno install` made
     #[arg(long, conflicts_with = "identity_issuer_certificate_file")]
     pub(crate) renew_issuer: bool,
-    /// Also where running proxies would lose their trust in each other
+    /// Also where running proxies would lose their trust in each other, or another control plane what it has in the whole cluster
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -4,32 +4,48 @@
 
 mod choose;
 
-use super::reach::Reach;
+use super::reach::{Reach, Unanswered};
 use crate::args::{Install, Manifest, Uninstall, Upgrade};
 use crate::output;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use choose::Choosing;
 use leno_install::certificates::{Identity, Pair};
+use leno_install::chart::Object;
+use leno_install::others::{self, Others};
 use leno_install::{certificates, chart, uninstall as leaving, values};
+use leno_kube::Unreachable;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Where the API server says that it knows PodMonitors; everybody may ask.
+const POD_MONITORS: &str = "/apis/monitoring.coreos.com/v1";
+/// What else may be done where a cluster does not say what it has.
+const INSTALL_ADVICE: &str = "--ignore-cluster prints an installation without asking";
+/// What may be done where it does not say it to this account.
+const ACCOUNT_ADVICE: &str =
+    "`leno check --pre` says what an account needs, --kubeconfig and --context name another";
+
 /// Prints a new installation.
 pub(crate) fn install(wish: &Install) -> Result<ExitCode> {
-    if !wish.ignore_cluster {
-        super::reach::run(refuse_a_second(wish))?;
-    }
     let now = now()?;
     let mut choosing = Choosing::new(&wish.choice, json!({}))?;
+    if !wish.ignore_cluster {
+        let asked = super::reach::run(refuse_what_cannot_be(wish, &choosing));
+        asked.map_err(|why| match why.is::<Unanswered>() || why.is::<Unreachable>() {
+            true => anyhow::anyhow!("{:#}. {INSTALL_ADVICE}", advised(why)),
+            false => why,
+        })?;
+    }
     choosing.identity_or(now, |domain| Ok(certificates::make(domain, now)?))?;
-    print(&choosing.finish(), &wish.namespace, wish.choice.output)
+    print(&render(&choosing.finish(), &wish.namespace)?, wish.choice.output)
 }
 
 /// Prints the installation that the cluster has, with other values or of another version.
 pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
-    let before = super::reach::run(Before::read(wish))?;
+    let before = super::reach::run(Before::read(wish));
+    let before = before.map_err(advised)?;
     let given = if wish.reset_values { json!({}) } else { before.given.clone() };
     let mut choosing = Choosing::new(&wish.choice, given)?;
     let now = now()?;
@@ -43,6 +59,12 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     let anchors_before = before.identity.as_ref().map(|identity| identity.anchors.clone());
     choosing.anchors_or(anchors_before.as_deref())?;
     choosing.identity_or(now, |domain| before.identity(wish.renew_issuer, domain, now))?;
+    if choosing.has_pod_monitors() {
+        let known = super::reach::run(async {
+            refuse_unknown_monitors(&Reach::new(&wish.cluster).await?).await
+        });
+        known.map_err(advised)?;
+    }
     let values = choosing.finish();
     let after = values["identity"]["trustAnchors"].as_str().unwrap_or_default();
     let external = values["identity"]["external"] == Value::Bool(true);
@@ -56,25 +78,50 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
              and the new roots, restart what is meshed, and leave the old ones out then; or --force"
         );
     }
-    print(&values, &wish.namespace, wish.choice.output)
+    let objects = render(&values, &wish.namespace)?;
+    let left = super::reach::run(left_behind(wish, &objects));
+    let code = print(&objects, wish.choice.output)?;
+    match left {
+        Ok(left) if left.is_empty() => {}
+        Ok(left) => eprintln!(
+            "leno: `kubectl apply` leaves what was there before and is not wished any more: kubectl delete -n {} {}",
+            wish.namespace,
+            left.join(" ")
+        ),
+        // The upgrade itself is whole without it.
+        Err(why) => eprintln!("leno: whether anything of before is left is not known: {why:#}"),
+    }
+    Ok(code)
 }
 
 /// Prints references to everything that is in the cluster of the mesh.
 pub(crate) fn uninstall(wish: &Uninstall) -> Result<ExitCode> {
-    let references = super::reach::run(everything(wish))?;
+    let references = super::reach::run(everything(wish));
+    let references = references.map_err(advised)?;
     output::print(&leaving::yaml(&references).map_err(anyhow::Error::msg)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What to do, where the cluster denies what is asked.
+fn advised(why: anyhow::Error) -> anyhow::Error {
+    match why.downcast_ref() {
+        Some(Unanswered::Denied(said)) => anyhow::anyhow!("{said}. {ACCOUNT_ADVICE}"),
+        _ => why,
+    }
 }
 
 fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("this machine's clock")?.as_secs())
 }
 
-fn print(values: &Value, namespace: &str, format: Manifest) -> Result<ExitCode> {
-    let objects = chart::render(values, namespace)?;
+fn render(values: &Value, namespace: &str) -> Result<Vec<Object>> {
+    Ok(chart::render(values, namespace)?)
+}
+
+fn print(objects: &[Object], format: Manifest) -> Result<ExitCode> {
     output::print(&match format {
-        Manifest::Yaml => chart::yaml(&objects),
-        Manifest::Json => chart::json(&objects),
+        Manifest::Yaml => chart::yaml(objects),
+        Manifest::Json => chart::json(objects),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,20 +130,58 @@ fn config_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps/leno-config")
 }
 
-async fn refuse_a_second(wish: &Install) -> Result<()> {
-    let otherwise = "--ignore-cluster prints without asking it";
-    let reach = Reach::new(&wish.cluster).await.context(otherwise)?;
+async fn refuse_what_cannot_be(wish: &Install, choosing: &Choosing) -> Result<()> {
+    let reach = Reach::new(&wish.cluster).await?;
     let namespace = &wish.namespace;
     let deployment = format!("/apis/apps/v1/namespaces/{namespace}/deployments/leno-control");
     for path in [config_path(namespace), deployment] {
-        if reach.get(&path).await.context(otherwise)?.is_some() {
+        if reach.get(&path).await?.is_some() {
             bail!(
                 "Leno is in namespace {namespace} of this cluster already. `leno upgrade | kubectl apply -f -` changes it \
                  and keeps its certificates; `leno install` would make new ones and shut every proxy out"
             );
         }
     }
+    if let Some(refusal) = find_others(&reach, namespace).await?.refusal() {
+        bail!(refusal);
+    }
+    if choosing.has_pod_monitors() {
+        refuse_unknown_monitors(&reach).await?;
+    }
     Ok(())
+}
+
+/// Control planes in other namespaces.
+async fn find_others(reach: &Reach, namespace: &str) -> Result<Others> {
+    let webhook = reach.get(others::WEBHOOK).await?;
+    let binding = reach.get(others::BINDING).await?;
+    let configs = reach.list(others::CONFIGS).await?;
+    Ok(Others::find(namespace, webhook.as_ref(), binding.as_ref(), &configs))
+}
+
+async fn refuse_unknown_monitors(reach: &Reach) -> Result<()> {
+    let group = reach.get(POD_MONITORS).await?;
+    let kinds = group.as_ref().and_then(|group| group["resources"].as_array());
+    if !kinds.into_iter().flatten().any(|kind| kind["kind"] == "PodMonitor") {
+        bail!(
+            "podMonitor.enabled: this cluster has no kind PodMonitor (monitoring.coreos.com/v1), and `kubectl apply` would stop at \
+             it; the Prometheus operator brings it"
+        );
+    }
+    Ok(())
+}
+
+/// Objects of the chart that are there and are not printed any more, in the namespace of the control plane.
+async fn left_behind(wish: &Upgrade, objects: &[Object]) -> Result<Vec<String>> {
+    let reach = Reach::new(&wish.cluster).await?;
+    let mut left = Vec::new();
+    for reference in leaving::left_behind(&leaving::everything(&wish.namespace)?, objects) {
+        let there = reach.get(&leaving::path(&reference)).await?;
+        if there.as_ref().is_some_and(leaving::is_of_chart) {
+            left.push(leaving::shown(&reference));
+        }
+    }
+    Ok(left)
 }
 
 /// What the cluster has.
@@ -119,6 +204,10 @@ impl Before {
         let word = |name: &str| config["data"][name].as_str().unwrap_or_default();
         if word("installed-by") == "Helm" {
             bail!("this Leno was installed by Helm: helm upgrade leno …");
+        }
+        let taken = find_others(&reach, namespace).await?.taken();
+        if let Some(taken) = taken.filter(|_| !wish.force) {
+            bail!(taken);
         }
         let given = values::read(word("values"))
             .map_err(|why| anyhow::anyhow!("ConfigMap leno-config, values: {why}"))?;
@@ -174,45 +263,62 @@ fn pair(secret: &Value) -> Option<Pair> {
 async fn everything(wish: &Uninstall) -> Result<Vec<Value>> {
     let reach = Reach::new(&wish.cluster).await?;
     if !wish.force {
-        let pods = reach.list("/api/v1/pods").await?;
-        let meshed: Vec<String> = pods
-            .iter()
-            .filter(|pod| leno_inject::scope::is_injected(&pod["spec"]))
-            .filter(|pod| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
-            .map(|pod| {
-                let text = |name: &str| pod["metadata"][name].as_str().unwrap_or_default();
-                format!("{}/{}", text("namespace"), text("name"))
-            })
-            .collect();
-        if !meshed.is_empty() {
-            let more = if meshed.len() > 5 { ", …" } else { "" };
-            let shown = meshed.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
-            bail!(
-                "{} pods have proxies, which will not be certified any more: {shown}{more}. Take leno.dev/inject from \
-                 their namespaces and restart them first, or --force",
-                meshed.len()
-            );
+        refuse_while_meshed(&reach.list("/api/v1/pods").await?, &wish.namespace)?;
+    }
+    let others = find_others(&reach, &wish.namespace).await?;
+    let maps = reach.list(others::ANCHORS).await?;
+    let (copies, of_others) = others.anchors(&wish.namespace, &maps);
+    let namespace = reach.get(&format!("/api/v1/namespaces/{}", wish.namespace)).await?;
+    let ours = namespace.as_ref().is_some_and(leaving::is_of_chart);
+    let all = leaving::everything(&wish.namespace)?;
+    let (mut there, mut left) = (Vec::new(), Vec::new());
+    for reference in leaving::references(&all, &wish.namespace, &copies, ours) {
+        if reach.get(&leaving::path(&reference)).await?.is_none() {
+            continue;
+        }
+        match others.owner(&reference) {
+            None => there.push(reference),
+            Some(_) => left.push(leaving::shown(&reference)),
         }
     }
-    let copies = reach
-        .list("/api/v1/configmaps?fieldSelector=metadata.name%3Dleno-trust-anchors")
-        .await?
-        .iter()
-        .filter_map(|map| map["metadata"]["namespace"].as_str().map(str::to_owned))
-        .collect::<Vec<_>>();
-    let namespace = reach.get(&format!("/api/v1/namespaces/{}", wish.namespace)).await?;
-    let ours = namespace.is_some_and(|namespace| {
-        namespace["metadata"]["labels"]["app.kubernetes.io/part-of"] == "leno"
-    });
-    let all = leaving::everything(&wish.namespace)?;
-    let mut there = Vec::new();
-    for reference in leaving::references(&all, &wish.namespace, &copies, ours) {
-        if reach.get(&leaving::path(&reference)).await?.is_some() {
-            there.push(reference);
-        }
+    left.extend(of_others.iter().map(|name| format!("configmap/leno-trust-anchors of {name}")));
+    if !left.is_empty() {
+        let names: Vec<&str> = others.namespaces().into_iter().collect();
+        eprintln!(
+            "leno: left out, as the control plane in namespace {} has it, or may: {}",
+            names.join(" and "),
+            left.join(", ")
+        );
     }
     if there.is_empty() {
         bail!("nothing of Leno is in namespace {} of this cluster", wish.namespace);
     }
     Ok(there)
 }
+
+/// Proxies of another control plane do not count.
+fn refuse_while_meshed(pods: &[Value], namespace: &str) -> Result<()> {
+    let meshed: Vec<String> = pods
+        .iter()
+        .filter(|pod| leno_inject::scope::is_injected(&pod["spec"]))
+        .filter(|pod| leaving::certified_by(&pod["spec"]).is_none_or(|name| name == namespace))
+        .filter(|pod| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
+        .map(|pod| {
+            let text = |name: &str| pod["metadata"][name].as_str().unwrap_or_default();
+            format!("{}/{}", text("namespace"), text("name"))
+        })
+        .collect();
+    if meshed.is_empty() {
+        return Ok(());
+    }
+    let more = if meshed.len() > 5 { ", …" } else { "" };
+    let shown = meshed.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    bail!(
+        "{} pods have proxies, which will not be certified any more: {shown}{more}. Take leno.dev/inject from their \
+         namespaces and restart them first, or --force",
+        meshed.len()
+    );
+}
+
+#[cfg(test)]
+mod tests;

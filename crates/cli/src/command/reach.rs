@@ -11,12 +11,62 @@ use std::time::Duration;
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 /// Objects in one answer.
 const PAGE_OBJECTS: u32 = 500;
+const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
 const NOT_FOUND: u16 = 404;
 
 /// A cluster.
 #[derive(Clone)]
 pub(super) struct Reach {
     client: Client,
+}
+
+/// An API server that did not do what it was asked, in one line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// It does not know who asks, or knows and does not allow it.
+    Denied(String),
+    /// Anything else.
+    Failed(String),
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Denied(why) | Self::Failed(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl Unanswered {
+    fn of(error: &kube::Error, tried: &str) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::Failed(format!(
+                "the API server is not reached: {tried}: {}",
+                innermost(error)
+            ));
+        };
+        match (status.code, status.message.as_str()) {
+            (UNAUTHORIZED, _) => Self::Denied(
+                "the API server does not accept the credentials of the kubeconfig".to_owned(),
+            ),
+            (FORBIDDEN, "") => Self::Denied(format!("{tried} is forbidden")),
+            // Who may not do what, and where: nothing has to be said beside it.
+            (FORBIDDEN, message) => Self::Denied(message.to_owned()),
+            (code, "") => Self::Failed(format!("{tried}: the API server answers {code}")),
+            (_, message) => Self::Failed(format!("{tried}: {message}")),
+        }
+    }
+}
+
+/// The outer ones only say that something was tried.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 /// Runs a command that asks a cluster.
@@ -61,7 +111,7 @@ impl Reach {
         match self.request(request).await {
             Ok(value) => Ok(Some(value)),
             Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("GET {path}")),
+            Err(error) => Err(Unanswered::of(&error, &format!("GET {path}")).into()),
         }
     }
 
@@ -89,7 +139,8 @@ impl Reach {
         let request = http::Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(object)?)?;
-        self.request(request).await.with_context(|| format!("POST {path}"))
+        let answer = self.request(request).await;
+        answer.map_err(|error| Unanswered::of(&error, &format!("POST {path}")).into())
     }
 
     async fn request(&self, request: http::Request<Vec<u8>>) -> Result<Value, kube::Error> {
@@ -101,5 +152,36 @@ impl Reach {
             );
             Err(kube::Error::Service(Box::new(late)))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn what_the_api_server_says_is_one_line() {
+        let check = |error: kube::Error, expected: &str| {
+            assert_eq!(Unanswered::of(&error, "GET /x").to_string(), expected);
+        };
+        let answered = |code, message: &str| {
+            kube::Error::Api(Status { code, message: message.into(), ..Status::default() }.boxed())
+        };
+        check(
+            answered(403, "configmaps \"leno-config\" is forbidden: User \"eve\" cannot get it"),
+            "configmaps \"leno-config\" is forbidden: User \"eve\" cannot get it",
+        );
+        check(
+            answered(401, "Unauthorized"),
+            "the API server does not accept the credentials of the kubeconfig",
+        );
+        check(answered(500, "boom"), "GET /x: boom");
+        check(answered(503, ""), "GET /x: the API server answers 503");
+        let refused = std::io::Error::other("Connection refused (os error 111)");
+        check(
+            kube::Error::Service(Box::new(refused)),
+            "the API server is not reached: GET /x: Connection refused (os error 111)",
+        );
     }
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::certificates;
 use crate::values::{Taken, merge, set};
-use std::collections::BTreeSet;
 use std::path::Path;
 
 fn with(lines: &[&str]) -> Value {
@@ -133,7 +132,11 @@ fn what_is_refused() {
     check("identity.issuer.certificate=", "leno", "identity.issuer.certificate is missing");
     check("identity.trustAnchors=", "leno", "identity.trustAnchors is missing");
     check("control.nodes=1", "leno", "control.nodes is not known");
-    check("control.replicas=0,proxy.image=a b", "leno", "proxy.image: \"a b\" is not of the form");
+    check(
+        "control.replicas=0,proxy.image=a b",
+        "leno",
+        "proxy.image: \"a b\" is no image with a tag or digest",
+    );
     check("control.replicas=1", "Leno", "--namespace \"Leno\" is no name");
 }
 

@@ -49,7 +49,7 @@ impl Choosing {
         }
         let mut complete = chart::defaults();
         values::merge(&mut complete, given.clone());
-        let mistakes = values::check(&chart::schema(), &complete);
+        let mistakes = chart::mistakes(&complete);
         if !mistakes.is_empty() {
             bail!("{}", mistakes.join("\nleno: "));
         }
@@ -67,6 +67,11 @@ impl Choosing {
         let mut complete = chart::defaults();
         values::merge(&mut complete, self.given.clone());
         complete
+    }
+
+    /// Whether objects are wished that only the Prometheus operator's API server knows.
+    pub(super) fn has_pod_monitors(&self) -> bool {
+        self.complete()["podMonitor"]["enabled"] == Value::Bool(true)
     }
 
     /// The trust domain that was chosen.
@@ -210,6 +215,10 @@ mod tests {
         };
         check(&set("control.replica=2"), "control.replica is not known; here there are image");
         check(&set("control.replicas=two"), "control.replicas: \"two\" is no integer");
+        check(
+            &set("control.logLevel=blah,proxy.image=a"),
+            "proxy.image: \"a\" is no image with a tag or digest\nleno: control.logLevel: \"blah\" is no level",
+        );
         check(&set("control"), "--set: \"control\" is no NAME=VALUE");
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {

@@ -1,0 +1,257 @@
+//! What is refused and what is left out, asked of an API server that has just these objects.
+
+use super::*;
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+use crate::args::{Args, Verb};
+
+const WEBHOOK: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/leno-injector";
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/leno-control";
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/leno-control";
+const LISTS: [(&str, &str); 3] = [
+    ("leno-config", others::CONFIGS),
+    ("leno-trust-anchors", others::ANCHORS),
+    ("", "/api/v1/pods"),
+];
+
+/// An API server, until the test's process ends.
+struct Api {
+    folder: TempDir,
+}
+
+impl Api {
+    /// With these objects at these paths; what is no object is a refusal in these words.
+    fn with(objects: BTreeMap<String, Value>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n"
+        );
+        std::fs::write(folder.path().join("config"), config).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                answer(&stream.unwrap(), &objects);
+            }
+        });
+        Self { folder }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("config")
+    }
+
+    /// `leno …` of this cluster.
+    fn verb(&self, line: &str) -> Verb {
+        let words = line.split_whitespace().map(str::to_owned);
+        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig().display());
+        Args::parse_from(words.chain([kubeconfig])).verb
+    }
+
+    /// Why it is refused; what is printed goes to the test's output.
+    fn refused(&self, line: &str) -> String {
+        let done = match self.verb(line) {
+            Verb::Install(wish) => install(&wish),
+            Verb::Upgrade(wish) => upgrade(&wish),
+            Verb::Uninstall(wish) => uninstall(&wish),
+            _ => panic!("{line}"),
+        };
+        done.err().map_or_else(String::new, |why| format!("{why:#}"))
+    }
+}
+
+/// One request, one answer, and the end.
+fn answer(mut stream: &TcpStream, objects: &BTreeMap<String, Value>) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let line = lines.next().unwrap_or_default();
+    let target = line.split(' ').nth(1).unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let path = target.split("limit=").next().unwrap_or_default().trim_end_matches(['?', '&']);
+    let status = |code: u16, message: &str| {
+        let kind = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure"});
+        let mut status = kind;
+        status["code"] = code.into();
+        status["message"] = message.into();
+        status["reason"] = "Forbidden".into();
+        (code, status)
+    };
+    let (code, body) = match objects.get(path) {
+        Some(Value::String(refusal)) => status(403, refusal),
+        Some(object) => (200, object.clone()),
+        None => match LISTS.iter().find(|(_, list)| *list == path) {
+            Some((name, _)) => (200, json!({"items": listed(name, objects)})),
+            None => status(404, "not found"),
+        },
+    };
+    let body = body.to_string();
+    // Who has gone wants no answer.
+    let _sent = write!(
+        stream,
+        "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+}
+
+/// ConfigMaps of a name in all namespaces; pods, where it is empty.
+fn listed(name: &str, objects: &BTreeMap<String, Value>) -> Vec<Value> {
+    let is_one = |path: &str| match name {
+        "" => path.contains("/pods/"),
+        name => path.ends_with(&format!("/configmaps/{name}")),
+    };
+    objects.iter().filter(|(path, _)| is_one(path)).map(|(_, object)| object.clone()).collect()
+}
+
+/// What a whole mesh has in the cluster, with its roots copied to `shop`.
+fn mesh(namespace: &str) -> BTreeMap<String, Value> {
+    let made = certificates::make("cluster.local", now().unwrap()).unwrap();
+    let root = made.root.as_ref().unwrap();
+    let mut values = chart::defaults();
+    let identity = json!({
+        "trustAnchors": made.anchors,
+        "issuer": {"certificate": made.issuer.certificate, "key": made.issuer.key},
+        "root": {"certificate": root.certificate, "key": root.key},
+    });
+    values::merge(
+        &mut values,
+        json!({"createNamespace": true, "given": "{}", "identity": identity}),
+    );
+    let mut all: BTreeMap<String, Value> = chart::render(&values, namespace)
+        .unwrap()
+        .into_iter()
+        .map(|object| (leaving::path(&object.value), object.value))
+        .collect();
+    let mut copy =
+        all[&format!("/api/v1/namespaces/{namespace}/configmaps/leno-trust-anchors")].clone();
+    copy["metadata"]["namespace"] = "shop".into();
+    all.insert("/api/v1/namespaces/shop/configmaps/leno-trust-anchors".to_owned(), copy);
+    all
+}
+
+#[test]
+fn a_second_control_plane_is_refused_wherever_the_first_is() {
+    let api = Api::with(mesh("leno"));
+    let said = api.refused("leno install --namespace mesh2");
+    assert!(said.starts_with("Leno is in namespace leno of this cluster already ("), "{said}");
+    let said = api.refused("leno install");
+    assert!(said.starts_with("Leno is in namespace leno of this cluster already. "), "{said}");
+    assert_eq!(api.refused("leno install --namespace mesh2 --ignore-cluster"), "");
+    // Its namespace was deleted, and nothing else.
+    let mut left = mesh("leno");
+    left.retain(|path, _| !path.contains("/namespaces/"));
+    let said = Api::with(left).refused("leno install --namespace mesh2");
+    assert!(said.contains("`leno uninstall --namespace leno | kubectl delete -f -`"), "{said}");
+    assert_eq!(Api::with(BTreeMap::new()).refused("leno install"), "");
+}
+
+#[test]
+fn an_upgrade_takes_nothing_from_another_control_plane() {
+    let mut both = mesh("mesh2");
+    both.extend(mesh("leno"));
+    let api = Api::with(both);
+    let said = api.refused("leno upgrade --namespace mesh2");
+    assert!(said.contains("belong to the control plane in namespace leno"), "{said}");
+    assert_eq!(api.refused("leno upgrade --namespace mesh2 --force"), "");
+    assert_eq!(api.refused("leno upgrade"), "", "the one that has them is changed as before");
+}
+
+#[test]
+fn what_is_uninstalled_is_ours() {
+    let paths = |api: &Api, line: &str| -> Result<Vec<String>> {
+        let Verb::Uninstall(wish) = api.verb(line) else { panic!("{line}") };
+        let all = super::super::reach::run(everything(&wish))?;
+        Ok(all.iter().map(leaving::path).collect())
+    };
+    let shop = "/api/v1/namespaces/shop/configmaps/leno-trust-anchors";
+    let api = Api::with(mesh("leno"));
+    let all = paths(&api, "leno uninstall").unwrap();
+    for path in [WEBHOOK, BINDING, ROLE, shop, "/api/v1/namespaces/leno"] {
+        assert!(all.iter().any(|one| one == path), "{path} is not in {all:?}");
+    }
+    let said = paths(&api, "leno uninstall --namespace mesh2").unwrap_err().to_string();
+    assert_eq!(said, "nothing of Leno is in namespace mesh2 of this cluster");
+
+    let mut both = mesh("mesh2");
+    both.extend(mesh("leno"));
+    let all = paths(&Api::with(both), "leno uninstall --namespace mesh2").unwrap();
+    let is_ours = |path: &String| {
+        path.starts_with("/api") && path.contains("/namespaces/mesh2/") || path.ends_with("/mesh2")
+    };
+    assert!(all.len() > 8 && all.iter().all(is_ours), "{all:?}");
+}
+
+#[test]
+fn proxies_of_another_control_plane_are_no_reason_to_stay() {
+    let pod = |namespace: &str| {
+        let identity = format!("spiffe://cluster.local/ns/{namespace}/sa/leno-control");
+        let variable = json!({"name": "LENO_PROXY_CONTROL_IDENTITY", "value": identity});
+        let proxy = json!({"name": "leno-proxy", "env": [variable]});
+        json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"initContainers": [proxy]}})
+    };
+    refuse_while_meshed(&[pod("leno")], "mesh2").unwrap();
+    let said = refuse_while_meshed(&[pod("leno")], "leno").unwrap_err().to_string();
+    assert!(
+        said.starts_with("1 pods have proxies, which will not be certified any more: shop/web.")
+    );
+    let mut unnamed = pod("leno");
+    unnamed["spec"]["initContainers"][0]["env"].take();
+    refuse_while_meshed(&[unnamed], "mesh2").unwrap_err();
+}
+
+#[test]
+fn an_upgrade_says_what_it_leaves() {
+    let left = |api: &Api, line: &str| -> Vec<String> {
+        let Verb::Upgrade(wish) = api.verb(line) else { panic!("{line}") };
+        let before = super::super::reach::run(Before::read(&wish)).unwrap();
+        let mut choosing = Choosing::new(&wish.choice, before.given.clone()).unwrap();
+        let now = now().unwrap();
+        choosing.identity_or(now, |domain| before.identity(false, domain, now)).unwrap();
+        let objects = render(&choosing.finish(), &wish.namespace).unwrap();
+        super::super::reach::run(left_behind(&wish, &objects)).unwrap()
+    };
+    let mut objects = mesh("leno");
+    for all in leaving::everything("leno").unwrap() {
+        objects.entry(leaving::path(&all.value)).or_insert(all.value);
+    }
+    // Somebody's own, of the same name.
+    let path = "/apis/monitoring.coreos.com/v1/namespaces/leno/podmonitors/leno-proxy";
+    objects.get_mut(path).unwrap()["metadata"]["labels"].take();
+    let api = Api::with(objects);
+    let dashboards = "configmap/leno-dashboards";
+    assert_eq!(
+        left(&api, "leno upgrade"),
+        ["poddisruptionbudget/leno-control", "podmonitor/leno-control", dashboards]
+    );
+    assert_eq!(left(&api, "leno upgrade --ha"), ["podmonitor/leno-control", dashboards]);
+    assert_eq!(left(&Api::with(mesh("leno")), "leno upgrade"), [""; 0]);
+}
+
+#[test]
+fn monitors_need_their_kind() {
+    let said = "podMonitor.enabled: this cluster has no kind PodMonitor";
+    let line = "leno install --set podMonitor.enabled=true";
+    assert!(Api::with(BTreeMap::new()).refused(line).starts_with(said));
+    let api = Api::with(mesh("leno"));
+    assert!(api.refused("leno upgrade --set podMonitor.enabled=true").starts_with(said));
+    let kinds = json!({"resources": [{"name": "podmonitors", "kind": "PodMonitor"}]});
+    let api = Api::with([(POD_MONITORS.to_owned(), kinds)].into());
+    assert_eq!(api.refused(line), "");
+}
+
+#[test]
+fn an_api_server_that_forbids_is_quoted_in_one_line() {
+    let message = "User \"eve\" cannot";
+    let paths = [config_path("leno"), "/api/v1/pods".to_owned()];
+    let api = Api::with(paths.map(|path| (path, message.into())).into());
+    let expected = format!("{message}. {ACCOUNT_ADVICE}");
+    assert_eq!(api.refused("leno install"), format!("{expected}. {INSTALL_ADVICE}"));
+    assert_eq!(api.refused("leno upgrade"), expected);
+    assert_eq!(api.refused("leno uninstall"), expected);
+}

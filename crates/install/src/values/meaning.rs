@@ -1,0 +1,127 @@
+//! What values mean, as far as the schema cannot say it: a value that would be rendered, and then refused by the API server or end the
+//! control plane again and again, is refused by its name.
+
+use crate::certificates::ISSUER_LIFE_SECONDS;
+use leno_inject::annotation::value;
+use serde_json::Value;
+
+/// Every mistake, each with its name. What is of another type is the schema's to say.
+#[must_use]
+pub fn check(values: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let control = &values["control"];
+    read("control.image", &control["image"], value::image, &mut wrong);
+    read("proxy.image", &values["proxy"]["image"], value::image, &mut wrong);
+    read("control.logLevel", &control["logLevel"], value::log_level, &mut wrong);
+    let life = &values["identity"]["leafLifetime"];
+    read("identity.leafLifetime", life, leaf_lifetime, &mut wrong);
+    resources(&control["resources"], &mut wrong);
+    wrong
+}
+
+fn read<T>(
+    name: &str,
+    value: &Value,
+    of: impl Fn(&str) -> Result<T, String>,
+    wrong: &mut Vec<String>,
+) {
+    if let Some(Err(why)) = value.as_str().map(of) {
+        wrong.push(format!("{name}: {why}"));
+    }
+}
+
+/// No certificate outlives its issuer, so that more than an issuer's life is never had. Other forms are the schema's to refuse.
+fn leaf_lifetime(text: &str) -> Result<(), String> {
+    let (number, unit) = text.split_at(text.len() - text.ends_with(['s', 'm', 'h', 'd']) as usize);
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        _ => 24 * 60 * 60,
+    };
+    let seconds = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| {
+        number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).unwrap_or(u64::MAX)
+    });
+    match seconds {
+        Some(seconds) if seconds > ISSUER_LIFE_SECONDS => {
+            let days = ISSUER_LIFE_SECONDS / (24 * 60 * 60);
+            Err(format!("{text:?} is more than {days}d, the life of an issuer"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Quantities, and no request of more than its limit.
+fn resources(resources: &Value, wrong: &mut Vec<String>) {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    for list in ["requests", "limits"] {
+        for (name, value) in resources[list].as_object().into_iter().flatten() {
+            if let Some(text) = text(value).filter(|text| value::millis(text).is_none()) {
+                wrong.push(format!(
+                    "control.resources.{list}.{name}: {text:?} is no quantity such as 100m, 0.5 or 16Mi"
+                ));
+            }
+        }
+    }
+    for (name, asked) in resources["requests"].as_object().into_iter().flatten() {
+        if let (Some(asked), Some(most)) = (text(asked), text(&resources["limits"][name]))
+            && let (Some(requested), Some(limit)) = (value::millis(&asked), value::millis(&most))
+            && requested > limit
+        {
+            wrong.push(format!(
+                "control.resources.requests.{name}: {asked} is more than the limit, {most}"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::chart;
+    use crate::values::{Taken, merge, set};
+
+    #[test]
+    fn what_would_be_refused_later() {
+        let check = |line: &str, expected: &[&str]| {
+            let mut values = chart::defaults();
+            merge(&mut values, set(line, Taken::AsTheyLook).unwrap());
+            assert_eq!(chart::mistakes(&values), expected, "{line}");
+        };
+        check("control.logLevel=debug", &[]);
+        check(r"control.logLevel=info\,leno_control::ca=debug", &[]);
+        check(
+            "control.logLevel=blah",
+            &[
+                "control.logLevel: \"blah\" is no level (off, error, warn, info, debug, trace) and no target=level",
+            ],
+        );
+        check("proxy.image=a", &["proxy.image: \"a\" is no image with a tag or digest"]);
+        check(
+            "control.image=host:5000/leno",
+            &["control.image: \"host:5000/leno\" is no image with a tag or digest"],
+        );
+        check("control.image=host:5000/leno@sha256:00ff", &[]);
+        check("identity.leafLifetime=365d", &[]);
+        for long in ["366d", "8761h", "99999999999999999999s"] {
+            let expected =
+                format!("identity.leafLifetime: {long:?} is more than 365d, the life of an issuer");
+            check(&format!("identity.leafLifetime={long}"), &[&expected]);
+        }
+        check("control.resources.requests.cpu=0,control.resources.limits.cpu=1", &[]);
+        check(
+            "control.resources.requests.cpu=abc,control.resources.limits.memory=-1",
+            &[
+                "control.resources.requests.cpu: \"abc\" is no quantity such as 100m, 0.5 or 16Mi",
+                "control.resources.limits.memory: \"-1\" is no quantity such as 100m, 0.5 or 16Mi",
+            ],
+        );
+        check(
+            "control.resources.requests.memory=1Gi",
+            &["control.resources.requests.memory: 1Gi is more than the limit, 256Mi"],
+        );
+    }
+}
