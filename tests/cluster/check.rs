@@ -8,87 +8,202 @@ use anyhow::Result;
 use leno_tests::authority::Authority;
 use leno_tests::binaries;
 use leno_tests::wait::until;
-use serde_json::json;
-use std::process::{Command, Output};
+use serde_json::{Value, json};
+use std::process::Command;
 use std::time::Duration;
 
 const MESH: &str = "leno";
+/// What puts most things right.
+const APPLY: &str = "leno upgrade | kubectl apply -f -";
 
 #[test]
-fn check_is_green_and_red_for_each_of_ten_faults() {
+fn check_is_green_and_red_for_each_fault() {
     let place = Place::meshed("leno-test-check");
     place.apply(&Worker::new("web").objects());
     place.rolled_out("deployment/web");
-    green();
+    green(&[]);
     // With the control plane at work.
-    check("its rights taken away", "it may not", &|| {
+    check("its rights taken away", "it may not", APPLY, &|| {
         Changed::without("clusterrolebinding/leno-control", "")
     });
-    check("an issuer that expired", "expired", &|| {
-        let issuer = certificate::issuer(time::Duration::hours(-1))?;
-        Changed::with("secret/leno-identity-issuer", MESH, &issuer)
+    expired_issuer();
+    check("an entry of the webhook missing", "there is no entry", APPLY, &|| {
+        webhook(|entries| drop(entries.remove(1)))
     });
-    check("a kind of the Gateway API missing", "CustomResourceDefinition", &|| {
+    check("a webhook for other requests", "differs in", APPLY, &|| {
+        webhook(|entries| entries[0]["rules"][0]["operations"] = json!(["DELETE"]))
+    });
+    refused_workload(&place);
+    stuck_rollout();
+    check("a kind missing", "CustomResourceDefinition", "standard-install.yaml", &|| {
         Changed::without("crd/grpcroutes.gateway.networking.k8s.io", "")
     });
-    check("no webhook", "leno-injector", &|| {
+    check("no webhook", "MutatingWebhookConfiguration/leno-injector", APPLY, &|| {
         Changed::without("mutatingwebhookconfiguration/leno-injector", "")
     });
-    check("no Service of the webhook", "leno-injector", &|| {
+    check("no Service of the webhook", "Service/leno-injector", APPLY, &|| {
         Changed::without("service/leno-injector", MESH)
     });
-    check("a node whose clock is wrong", "leno-test-clock is", &|| wrong_clock());
-    check("a pod without its proxy", "without a proxy", &|| unmeshed_pod());
+    check("a node whose clock is wrong", "leno-test-clock is", "on these nodes", &|| wrong_clock());
     // What the control plane would put right at once.
     {
         let _away = without_control();
-        red("no control plane", "scaled to 0");
+        red("no control plane", &[], "scaled to 0", "--replicas=1");
         let other = Authority::new("other");
-        check("roots that are not the issuer's", "leno-identity-issuer", &|| {
-            let anchors = json!({"data": {"trust-anchors.pem": other.pem()}});
-            Changed::with("configmap/leno-trust-anchors", MESH, &anchors)
-        });
-        check("another certificate of the webhook", "caBundle", &|| {
+        check(
+            "roots that are not the issuer's",
+            "leno-identity-issuer",
+            "a root of ConfigMap/leno-trust-anchors signed",
+            &|| {
+                let anchors = json!({"data": {"trust-anchors.pem": other.pem()}});
+                Changed::with("configmap/leno-trust-anchors", MESH, &anchors)
+            },
+        );
+        let again = "delete secret leno-injector-tls";
+        check("another certificate of the webhook", "caBundle", again, &|| {
             let pair = certificate::pair(&other.pem(), &other.key_pem());
             Changed::with("secret/leno-injector-tls", MESH, &pair)
         });
     }
-    green();
+    green(&[]);
 }
 
-/// While the change lives, the check is red and says the word.
-fn check(fault: &str, word: &str, make: &dyn Fn() -> Result<Changed>) {
+#[test]
+fn check_looks_at_proxies_and_before_an_installation() {
+    let place = Place::meshed("leno-test-check-proxies");
+    place.apply(&Worker::new("web").objects());
+    place.rolled_out("deployment/web");
+    let here = ["--proxy", "-n", &place.name];
+    let text = green(&here);
+    assert!(text.contains("\n√ there are pods in the mesh\n"), "{text}");
+    {
+        let _late = unmeshed_pod("leno-test-late").expect("a pod that was there before");
+        for flags in [&[][..], &["--proxy", "-n", "leno-test-late"]] {
+            let seen = "without a proxy: leno-test-late/early";
+            red("a pod without its proxy", flags, seen, "rollout restart");
+        }
+        green(&here);
+    }
+    // No kubelet finds this image.
+    let mut pod = Worker::new("web").pod("lame", &place.name);
+    pod["metadata"]["labels"] = json!({});
+    pod["metadata"]["annotations"] = json!({"leno.dev/proxy-image": "localhost/leno-test-none:1"});
+    place.apply(&[pod]);
+    let seen = ["ErrImage", "ImagePull"].map(|why| format!("{}/lame ({why}", place.name));
+    until("an image that is not found", READY_WAIT, || {
+        std::thread::sleep(Duration::from_millis(500));
+        let text = run(&here).1;
+        seen.iter().find_map(|seen| finding(&text, seen, "ImagePullBackOff is about proxy.image"))
+    });
+    // That takes the flag, and the right namespace.
+    green(&[]);
+    green(&["--proxy", "-n", "default"]);
+
+    let seen = "ConfigMap/leno-config is in namespace leno already";
+    red("a mesh that is there before its installation", &["--pre"], seen, APPLY);
+    let (_, text) = run(&["--pre"]);
+    assert_eq!(text.matches('×').count(), 2, "one finding and the result: {text}");
+}
+
+/// It is refused by the control plane, too, which goes on with what it has.
+fn expired_issuer() {
+    let fault = "an issuer that expired";
+    let issuer = certificate::issuer(time::Duration::hours(-1)).expect("an issuer");
+    let _expired = Changed::with("secret/leno-identity-issuer", MESH, &issuer).expect("replaced");
+    red(fault, &[], "leno-identity-issuer expired", "--renew-issuer");
+    red(fault, &[], "the control plane signs with the issuer in the Secret", "--renew-issuer");
+    let (seen, hint) =
+        ("does not use the one in the Secret (expired)", "picked up within a minute");
+    let seen = until("a control plane that has heard of it", READY_WAIT, || {
+        std::thread::sleep(Duration::from_millis(200));
+        finding(&run(&[]).1, seen, hint)
+    });
+    println!("{fault}: {seen}");
+}
+
+/// While the change lives, the check is red, says the word and what to do.
+fn check(fault: &str, word: &str, hint: &str, make: &dyn Fn() -> Result<Changed>) {
     let changed = make().unwrap_or_else(|error| panic!("{fault}: {error:#}"));
-    red(fault, word);
+    red(fault, &[], word, hint);
     drop(changed);
 }
 
-fn red(fault: &str, word: &str) {
-    let output = run();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success(), "{fault}: all is well?\n{text}");
-    // What is well is told in the same words.
-    let unwell = text.lines().filter(|line| !line.trim_start().starts_with('√'));
-    let lines: Vec<&str> = unwell.filter(|line| line.contains(word)).collect();
-    assert!(!lines.is_empty(), "{fault}: no word of {word:?}\n{text}");
-    println!("{fault}: {}", lines[0].trim());
+fn red(fault: &str, flags: &[&str], word: &str, hint: &str) {
+    let (is_well, text) = run(flags);
+    assert!(!is_well, "{fault}: all is well?\n{text}");
+    let finding = finding(&text, word, hint);
+    let finding = finding.unwrap_or_else(|| panic!("{fault}: no {word:?} with {hint:?}\n{text}"));
+    println!("{fault}: {finding}");
 }
 
-fn green() {
+/// What is seen of a failure, with this word in it or in what should be true, and this in what to do about it.
+fn finding(text: &str, word: &str, hint: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines.windows(3).find_map(|lines| {
+        let what = lines[0].strip_prefix("× ")?;
+        let seen = lines[1].strip_prefix("    ")?;
+        let to_do = lines[2].strip_prefix("    hint: ")?;
+        let is_this = (what.contains(word) || seen.contains(word)) && to_do.contains(hint);
+        is_this.then(|| seen.to_owned())
+    })
+}
+
+fn green(flags: &[&str]) -> String {
     // A leader that has just come takes a moment to look at everything.
     until("a check that is green", READY_WAIT, || {
         std::thread::sleep(Duration::from_secs(1));
-        let output = run();
-        if !output.status.success() {
-            println!("{}", String::from_utf8_lossy(&output.stdout));
+        let (is_well, text) = run(flags);
+        if !is_well {
+            println!("{text}");
         }
-        output.status.success().then_some(())
-    });
+        is_well.then_some(text)
+    })
 }
 
-fn run() -> Output {
+/// Whether all is well, and what is printed.
+fn run(flags: &[&str]) -> (bool, String) {
     let leno = binaries::find("leno").expect("leno");
-    Command::new(leno).args(["check", "--wait=0s"]).output().expect("it runs")
+    let output = Command::new(leno).arg("check").args(flags).output().expect("it runs");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The webhook, otherwise.
+fn webhook(change: impl FnOnce(&mut Vec<Value>)) -> Result<Changed> {
+    let name = "mutatingwebhookconfiguration/leno-injector";
+    let mut now = kubectl::json(&["get", name, "-o", "json"])?;
+    change(now["webhooks"].as_array_mut().expect("entries"));
+    Changed::with(name, "", &json!({"webhooks": now["webhooks"]}))
+}
+
+/// There is no pod of it to look at.
+fn refused_workload(place: &Place) {
+    let mut host = Worker::new("host").deployment();
+    host["spec"]["template"]["spec"]["hostNetwork"] = true.into();
+    host["spec"]["template"]["spec"]["serviceAccountName"] = "web".into();
+    place.apply(&[host]);
+    let seen = format!("refused: deployment {}/host", place.name);
+    let seen = until("a workload that is refused", READY_WAIT, || {
+        std::thread::sleep(Duration::from_millis(500));
+        finding(&run(&[]).1, &seen, "leno.dev/inject=disabled")
+    });
+    println!("a workload whose pods are refused: {seen}");
+    place.kubectl(&["delete", "deployment", "host"]).expect("deleted");
+}
+
+/// The last change of the control plane cannot start, while the one before serves.
+fn stuck_rollout() {
+    let control = |words: &[&str]| kubectl::run(&[&["-n", MESH], words].concat());
+    let image = "*=localhost/leno-test-none:1";
+    control(&["set", "image", "deployment/leno-control", image]).expect("changed");
+    let seen = until("a rollout that is stuck", READY_WAIT, || {
+        std::thread::sleep(Duration::from_millis(500));
+        let text = run(&["--wait=0s"]).1;
+        let told = |line: &&str| line.contains("ErrImage") || line.contains("ImagePull");
+        text.lines().find(told).map(str::to_owned)
+    });
+    println!("a control plane that does not start: {}", seen.trim());
+    control(&["rollout", "undo", "deployment/leno-control"]).expect("undone");
+    control(&["rollout", "status", "deployment/leno-control", "--timeout=60s"]).expect("as before");
 }
 
 /// A node says that it is ready, an hour from now.
@@ -113,8 +228,7 @@ fn wrong_clock() -> Result<Changed> {
 }
 
 /// A pod that was there before its namespace was labelled.
-fn unmeshed_pod() -> Result<Changed> {
-    let name = "leno-test-late";
+fn unmeshed_pod(name: &str) -> Result<Changed> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let changed = Changed::new(&namespace)?;
     let mut pod = Worker::new("web").pod("early", name);

@@ -3,20 +3,25 @@
 //! - [`facts`]: what is looked at, as the API server gives it.
 //! - `server`: the API server, its version, the clocks, what must be there before an installation.
 //! - `identity`: roots and issuer, and whether the control plane and the namespaces have them.
-//! - `webhook`: whether the API server and the webhook would trust each other.
-//! - `control`: configuration, rights, pods, leader, version.
-//! - `proxies`: pods with proxies, and those that should have one.
+//! - `webhook`: whether the API server and the webhook would trust each other; `entries`: whether it is asked about the right pods.
+//! - `control`: configuration, rights, leader, version; `replicas`: its pods.
+//! - `proxies`: pods with proxies, and those that should have one; `workloads`: those whose pods are refused.
+//! - [`hearing`]: what proxies say of themselves.
 //! - [`rights`]: what the chart grants, to ask the API server about.
 //! - [`shown`]: findings as text and JSON.
 
 mod control;
+mod entries;
 pub mod facts;
+pub mod hearing;
 mod identity;
-mod proxies;
+pub mod proxies;
+mod replicas;
 pub mod rights;
 mod server;
 pub mod shown;
 mod webhook;
+mod workloads;
 
 #[cfg(test)]
 mod tests;
@@ -101,16 +106,19 @@ pub fn run(facts: &Facts) -> Vec<Finding> {
         return findings;
     }
     category("leno-config", &control::config);
-    if facts.object(facts::CONFIG).is_none() && facts.object(facts::DEPLOYMENT).is_none() {
+    if facts.lacks(facts::CONFIG) && facts.lacks(facts::DEPLOYMENT) {
         return findings;
     }
     category("leno-identity", &identity::look);
     category("leno-webhooks", &webhook::look);
-    category("leno-control-plane", &control::pods);
+    category("leno-control-plane", &replicas::look);
+    category("leno-control-plane", &control::leader);
     category("leno-version", &control::version);
     category("leno-injection", &proxies::missing);
+    category("leno-injection", &workloads::look);
     if facts.mode == Mode::Proxies {
         category("leno-data-plane", &proxies::look);
+        category("leno-data-plane", &hearing::look);
     }
     findings
 }
@@ -121,16 +129,15 @@ pub fn is_well(findings: &[Finding]) -> bool {
     !findings.iter().any(|finding| matches!(finding.verdict, Verdict::Failed(_)))
 }
 
-/// Whether everything that failed may pass by itself.
+/// Whether anything that failed may pass by itself. What lasts beside it is no reason to stop looking: it would be told in one breath
+/// with all that only has to start.
 #[must_use]
 pub fn may_pass(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| match &finding.verdict {
-        Verdict::Failed(problem) => problem.passing,
-        _ => true,
-    })
+    findings
+        .iter()
+        .any(|finding| matches!(&finding.verdict, Verdict::Failed(problem) if problem.passing))
 }
 
-/// A few names of many.
 /// Of rights that were asked about, those that nobody has granted.
 fn not_granted(rights: &[(rights::Right, bool)]) -> Option<String> {
     let missing = rights.iter().filter(|(_, allowed)| !allowed);
@@ -138,6 +145,7 @@ fn not_granted(rights: &[(rights::Right, bool)]) -> Option<String> {
     (!missing.is_empty()).then(|| some_of(&missing))
 }
 
+/// A few names of many.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);

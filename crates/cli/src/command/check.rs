@@ -21,12 +21,16 @@ pub(crate) fn run(state_dir: Option<&Path>, wish: &Check) -> anyhow::Result<Exit
         return machine();
     }
     let until = Instant::now() + wish.wait;
+    let mut was_reached = false;
     let findings = loop {
         let facts = super::reach::run(async { Ok(gather::facts(wish).await) })?;
         let findings = judge(&facts);
-        if is_well(&findings) || !may_pass(&findings) || Instant::now() + AGAIN > until {
+        // An API server that answered a moment ago may do so again; one that never did is a wrong kubeconfig.
+        let may_pass = may_pass(&findings) || (was_reached && facts.unreachable.is_some());
+        if is_well(&findings) || !may_pass || Instant::now() + AGAIN > until {
             break findings;
         }
+        was_reached |= facts.unreachable.is_none();
         std::thread::sleep(AGAIN);
     };
     output::print(&match wish.output {

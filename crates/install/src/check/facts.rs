@@ -1,5 +1,6 @@
 //! What is looked at, as the API server gives it.
 
+use super::Verdict;
 use super::rights::Right;
 use crate::certificates::Pair;
 use base64::Engine as _;
@@ -41,6 +42,11 @@ pub const SERVICE: &str = "Service/leno-control";
 /// Where the API server asks.
 pub const INJECTOR: &str = "Service/leno-injector";
 
+/// Whom the cluster-wide roles are bound to; looked at before an installation.
+pub const BINDING: &str = "ClusterRoleBinding/leno-control";
+/// Values of every installation in the cluster.
+pub const CONFIGS: &str = "configmaps leno-config";
+
 /// Where each of them is, with `NS` for the control plane's namespace.
 pub const OBJECTS: [(&str, &str); 10] = [
     (CONFIG, "/api/v1/namespaces/NS/configmaps/leno-config"),
@@ -54,6 +60,32 @@ pub const OBJECTS: [(&str, &str); 10] = [
     (SERVICE, "/api/v1/namespaces/NS/services/leno-control"),
     (INJECTOR, "/api/v1/namespaces/NS/services/leno-injector"),
 ];
+
+/// Lists, by the names under which they are in [`Facts::unread`].
+pub const NODES: &str = "nodes";
+/// By which nodes say that they live.
+pub const NODE_LEASES: &str = "leases of nodes";
+/// Replicas.
+pub const CONTROL_PODS: &str = "pods of the control plane";
+/// All of them.
+pub const NAMESPACES: &str = "namespaces";
+/// Of all namespaces, or of one.
+pub const PODS: &str = "pods";
+/// Roots in other namespaces.
+pub const COPIES: &str = "configmaps leno-trust-anchors";
+/// Lists of what makes pods, and its kinds.
+pub const WORKLOADS: [(&str, &str); 4] = [
+    ("replicasets", "ReplicaSet"),
+    ("statefulsets", "StatefulSet"),
+    ("daemonsets", "DaemonSet"),
+    ("jobs", "Job"),
+];
+/// Those that say that a pod was not made.
+pub const EVENTS: &str = "events";
+/// What the control plane may do.
+pub const REVIEWS: &str = "subjectaccessreviews";
+/// What we may do.
+pub const OWN_REVIEWS: &str = "selfsubjectaccessreviews";
 
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +126,14 @@ pub struct Facts {
     pub pods: Vec<Value>,
     /// ConfigMaps of the roots, in all namespaces.
     pub anchors: Vec<Value>,
+    /// Values of every installation; asked before one begins.
+    pub configs: Vec<Value>,
+    /// Objects of [`WORKLOADS`], each with its kind.
+    pub workloads: Vec<Value>,
+    /// Events of pods that were not made.
+    pub events: Vec<Value>,
+    /// What proxies say of themselves, by `namespace/name` of their pods: an exposition, or why there is none.
+    pub proxy_metrics: BTreeMap<String, Result<String, String>>,
     /// What the chart grants to the control plane, and whether it may.
     pub rights: Vec<(Right, bool)>,
     /// What an installation takes, and whether this person may.
@@ -103,6 +143,20 @@ pub struct Facts {
 impl Facts {
     pub(super) fn object(&self, name: &str) -> Option<&Value> {
         self.objects.get(name)
+    }
+
+    /// Whether it is known that there is no such object; one that cannot be read may be there.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        !self.objects.contains_key(name) && !self.unread.contains_key(name)
+    }
+
+    /// What is said instead of a verdict where one of these could not be read.
+    pub(super) fn unknown(&self, needed: &[&str]) -> Option<Verdict> {
+        let (name, why) = needed.iter().find_map(|name| self.unread.get_key_value(*name))?;
+        super::warning(
+            format!("not known: {name} cannot be read: {why}"),
+            "nothing is said of it, neither good nor bad: ask with an account that may read it",
+        )
     }
 
     /// The roots in the control plane's namespace.

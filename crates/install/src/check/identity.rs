@@ -1,6 +1,6 @@
 //! Roots and issuer, and whether the control plane and the namespaces have them.
 
-use super::facts::{ANCHORS, Facts, ISSUER, full_name, pair, span, text};
+use super::facts::{ANCHORS, COPIES, Facts, ISSUER, NAMESPACES, full_name, pair, span, text};
 use super::{Category, failed, passing, some_of, warning};
 use crate::certificates::{self, IssuerError};
 use leno_inject::Mesh;
@@ -23,6 +23,9 @@ fn anchors(facts: &Facts, category: &mut Category<'_>) {
     let what = "the trust anchors are there";
     let restore = "restore it from a backup, or from a copy: kubectl get configmap leno-trust-anchors -A shows where \
         there are some";
+    if facts.unread.contains_key(ANCHORS) {
+        return category.add(what, facts.unknown(&[ANCHORS]));
+    }
     let Some(pem) = facts.anchors_pem() else {
         return category.add(what, failed(format!("no {ANCHORS} with trust-anchors.pem"), restore));
     };
@@ -75,7 +78,7 @@ fn renew(facts: &Facts) -> &'static str {
 fn issuer(facts: &Facts, category: &mut Category<'_>) {
     let what = "the issuer is signed by the trust anchors, and its key is its own";
     if facts.unread.contains_key(ISSUER) {
-        return;
+        return category.add(what, facts.unknown(&[ISSUER]));
     }
     let Some(object) = facts.object(ISSUER) else {
         return category.add(what, failed(format!("there is no {ISSUER}"), renew(facts)));
@@ -84,7 +87,13 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
         let wrong = failed(format!("{ISSUER} has no tls.crt and tls.key in PEM"), renew(facts));
         return category.add(what, wrong);
     };
-    let Some(anchors) = facts.anchors_pem() else { return };
+    let Some(anchors) = facts.anchors_pem() else {
+        // Of those that are not there, it was said above.
+        if let Some(unknown) = facts.unknown(&[ANCHORS]) {
+            category.add(what, Some(unknown));
+        }
+        return;
+    };
     let domain = facts.config("trust-domain");
     let domain = if domain.is_empty() { "cluster.local" } else { domain };
     let life = match certificates::examine(&issuer, anchors, domain) {
@@ -169,7 +178,13 @@ fn loaded(facts: &Facts, category: &mut Category<'_>) {
             wrong.push(format!("{pod} signs with another one than that in the Secret"));
         }
     }
-    if asked {
+    let what = "the control plane signs with the issuer in the Secret";
+    let silent =
+        facts.control_metrics.iter().find_map(|(pod, said)| Some((pod, said.as_ref().err()?)));
+    if let (false, Some((pod, why))) = (asked, silent) {
+        let hint = "nothing is said of it, neither good nor bad: it is asked through a port-forward (create pods/portforward)";
+        category.add(what, warning(format!("not known: {pod} cannot be asked: {why}"), hint));
+    } else if asked {
         let verdict = (!wrong.is_empty()).then(|| {
             passing(
                 some_of(&wrong),
@@ -181,12 +196,16 @@ fn loaded(facts: &Facts, category: &mut Category<'_>) {
                 ),
             )
         });
-        category.add("the control plane signs with the issuer in the Secret", verdict.flatten());
+        category.add(what, verdict.flatten());
     }
 }
 
 /// Whether every namespace that needs the roots has them.
 fn copies(facts: &Facts, category: &mut Category<'_>) {
+    let what = "every meshed namespace has the trust anchors";
+    if let Some(unknown) = facts.unknown(&[ANCHORS, NAMESPACES, COPIES]) {
+        return category.add(what, Some(unknown));
+    }
     let Some(source) = facts.anchors_pem() else { return };
     let mut wrong = Vec::new();
     for namespace in facts.namespaces.iter().filter(|namespace| needs_anchors(facts, namespace)) {
@@ -211,24 +230,34 @@ fn copies(facts: &Facts, category: &mut Category<'_>) {
             ),
         )
     });
-    category.add("every meshed namespace has the trust anchors", verdict.flatten());
+    category.add(what, verdict.flatten());
 }
 
 fn needs_anchors(facts: &Facts, namespace: &Value) -> bool {
     let name = text(&namespace["metadata"]["name"]);
-    if EXCLUDED.contains(&name)
-        || name == facts.namespace
-        || facts.only.as_deref().is_some_and(|only| only != name)
-        || namespace["metadata"].get("deletionTimestamp").is_some()
-    {
+    if !is_looked_at(facts, namespace) {
         return false;
     }
-    let wishes = Marks::of(namespace.get("metadata"))
-        .and_then(|marks| scope::wish(&Marks::default(), &marks, Wish::Disabled));
     let prefix = format!("{name}/");
-    wishes == Ok(Wish::Enabled)
+    wishes(namespace)
         || facts
             .pods
             .iter()
             .any(|pod| full_name(pod).starts_with(&prefix) && scope::is_injected(&pod["spec"]))
+}
+
+/// Whether a namespace can be in the mesh and is asked about.
+pub(super) fn is_looked_at(facts: &Facts, namespace: &Value) -> bool {
+    let name = text(&namespace["metadata"]["name"]);
+    !EXCLUDED.contains(&name)
+        && name != facts.namespace
+        && facts.only.as_deref().is_none_or(|only| only == name)
+        && namespace["metadata"].get("deletionTimestamp").is_none()
+}
+
+/// Whether a namespace wishes proxies.
+pub(super) fn wishes(namespace: &Value) -> bool {
+    let wish = Marks::of(namespace.get("metadata"))
+        .and_then(|marks| scope::wish(&Marks::default(), &marks, Wish::Disabled));
+    wish == Ok(Wish::Enabled)
 }

@@ -1,7 +1,7 @@
 //! Pods with proxies, and those that should have one.
 
-use super::control::is_ready;
-use super::facts::{Facts, full_name, text};
+use super::facts::{CONFIG, Facts, NAMESPACES, PODS, full_name, text};
+use super::replicas::is_ready;
 use super::{Category, failed, passing, some_of, warning};
 use leno_inject::pod::PROXY;
 use leno_inject::scope::{self, Marks, Namespace, Wish};
@@ -24,11 +24,7 @@ pub(super) fn missing(facts: &Facts, category: &mut Category<'_>) {
     let mut impossible = Vec::new();
     for pod in living(facts).filter(|pod| !scope::is_injected(&pod["spec"])) {
         let name = text(&pod["metadata"]["namespace"]);
-        let namespace =
-            facts.namespaces.iter().find(|namespace| text(&namespace["metadata"]["name"]) == name);
-        let marks = namespace.and_then(|namespace| Marks::of(namespace.get("metadata")).ok());
-        let namespace = Namespace { name, marks: marks.unwrap_or_default() };
-        match inject(pod, &namespace, Wish::Disabled, &mesh) {
+        match inject(pod, &namespace_of(facts, name), Wish::Disabled, &mesh) {
             Outcome::Inject(_) => without.push(full_name(pod)),
             Outcome::Refuse(reasons) => {
                 impossible.push(format!("{} ({})", full_name(pod), reasons.join("; ")));
@@ -43,20 +39,46 @@ pub(super) fn missing(facts: &Facts, category: &mut Category<'_>) {
              restart their Deployment, or delete the pod; label leno.dev/inject=disabled says that one stays outside",
         )
     });
-    category.add("every pod that wishes a proxy has one", verdict.flatten());
+    let unknown = || facts.unknown(&[PODS, NAMESPACES]);
+    category.add("every pod that wishes a proxy has one", verdict.flatten().or_else(unknown));
     let verdict = (!impossible.is_empty()).then(|| {
         warning(
             some_of(&impossible),
             "put right what is said, or label the pod's template leno.dev/inject=disabled: it stays outside of the mesh as it is",
         )
     });
-    category.add("every pod that wishes a proxy can have one", verdict.flatten());
+    category.add("every pod that wishes a proxy can have one", verdict.flatten().or_else(unknown));
+}
+
+/// A namespace with what is written on it.
+pub(super) fn namespace_of<'a>(facts: &'a Facts, name: &'a str) -> Namespace<'a> {
+    let namespace =
+        facts.namespaces.iter().find(|namespace| text(&namespace["metadata"]["name"]) == name);
+    let marks = namespace.and_then(|namespace| Marks::of(namespace.get("metadata")).ok());
+    Namespace { name, marks: marks.unwrap_or_default() }
+}
+
+/// Pods with a proxy.
+pub(super) fn meshed(facts: &Facts) -> impl Iterator<Item = &Value> {
+    living(facts).filter(|pod| scope::is_injected(&pod["spec"]))
+}
+
+/// Pods whose proxy runs and may be asked: namespace and name.
+#[must_use]
+pub fn to_ask(facts: &Facts) -> Vec<(String, String)> {
+    let runs = |pod: &&Value| {
+        proxy_status(pod).is_some_and(|status| status["state"]["running"].is_object())
+    };
+    let name = |pod: &Value, field: &str| text(&pod["metadata"][field]).to_owned();
+    meshed(facts).filter(runs).map(|pod| (name(pod, "namespace"), name(pod, "name"))).collect()
 }
 
 /// Every proxy.
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
-    let meshed: Vec<&Value> =
-        living(facts).filter(|pod| scope::is_injected(&pod["spec"])).collect();
+    if facts.unread.contains_key(PODS) {
+        return category.add("there are pods in the mesh", facts.unknown(&[PODS]));
+    }
+    let meshed: Vec<&Value> = meshed(facts).collect();
     let place = facts.only.as_deref().map_or(String::new(), |only| format!(" in {only}"));
     let verdict = meshed.is_empty().then(|| {
         warning(
@@ -69,10 +91,7 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
         .iter()
         .filter(|pod| !is_ready(pod) && !proxy_status(pod).is_some_and(is_started))
         .map(|pod| {
-            let status = proxy_status(pod);
-            let waiting = status.map_or("", |status| text(&status["state"]["waiting"]["reason"]));
-            let waiting = if waiting.is_empty() { "no certificate yet" } else { waiting };
-            format!("{} ({waiting})", full_name(pod))
+            format!("{} ({})", full_name(pod), waits_for(pod).unwrap_or("no certificate yet"))
         })
         .collect();
     let verdict = (!unready.is_empty()).then(|| {
@@ -89,16 +108,22 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     skew(facts, &meshed, category);
 }
 
+/// Why the proxy does not run: its own reason, or that of the container before it, which has the same image.
+fn waits_for(pod: &Value) -> Option<&str> {
+    let containers = pod["status"]["initContainerStatuses"].as_array()?;
+    let reasons = containers.iter().map(|status| text(&status["state"]["waiting"]["reason"]));
+    let mut reasons: Vec<&str> = reasons.filter(|reason| !reason.is_empty()).collect();
+    // Whoever waits for others says nothing of the cause.
+    reasons.sort_by_key(|reason| *reason == "PodInitializing");
+    reasons.first().copied()
+}
+
 fn skew(facts: &Facts, meshed: &[&Value], category: &mut Category<'_>) {
     let wanted = facts.config("proxy-image");
     let other: Vec<String> = meshed
         .iter()
         .filter_map(|pod| {
-            let containers = pod["spec"]["initContainers"].as_array().into_iter().flatten();
-            let containers =
-                containers.chain(pod["spec"]["containers"].as_array().into_iter().flatten());
-            let mut proxies = containers.filter(|container| text(&container["name"]) == PROXY);
-            let image = text(&proxies.next()?["image"]);
+            let image = text(&proxy_of(pod)?["image"]);
             // A pod that chose its own image by annotation wants it so.
             let annotations = pod["metadata"]["annotations"].as_object();
             let chosen = annotations
@@ -112,7 +137,17 @@ fn skew(facts: &Facts, meshed: &[&Value], category: &mut Category<'_>) {
             "pods keep the proxy with which they were made: kubectl rollout restart their Deployment",
         )
     });
-    category.add("proxies are of the installed version", verdict.flatten());
+    let verdict = verdict.flatten().or_else(|| facts.unknown(&[CONFIG]));
+    category.add("proxies are of the installed version", verdict);
+}
+
+/// The proxy's container.
+pub(super) fn proxy_of(pod: &Value) -> Option<&Value> {
+    ["initContainers", "containers"]
+        .into_iter()
+        .filter_map(|list| pod["spec"][list].as_array())
+        .flatten()
+        .find(|container| text(&container["name"]) == PROXY)
 }
 
 fn proxy_status(pod: &Value) -> Option<&Value> {

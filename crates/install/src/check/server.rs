@@ -1,7 +1,11 @@
 //! The API server, its version, the clocks, what must be there before an installation.
 
-use super::facts::{CONFIG, DEPLOYMENT, Facts, Mode, moment, span, text};
+use super::facts::{
+    BINDING, CONFIG, CONFIGS, DEPLOYMENT, Facts, Mode, NODE_LEASES, NODES, OWN_REVIEWS, WEBHOOK,
+    moment, span, text,
+};
 use super::{Category, failed, not_granted, some_of, warning};
+use crate::others::Others;
 use serde_json::Value;
 
 /// Clocks that differ by more make certificates and tokens look expired, or not valid yet.
@@ -66,7 +70,8 @@ fn clocks(facts: &Facts, category: &mut Category<'_>) {
         .collect();
     let wrong =
         (!apart.is_empty()).then(|| failed(some_of(&apart), format!("on these nodes, {ntp}")));
-    category.add("the nodes' clocks agree with the API server's", wrong.flatten());
+    let wrong = wrong.flatten().or_else(|| facts.unknown(&[NODES, NODE_LEASES]));
+    category.add("the nodes' clocks agree with the API server's", wrong);
 }
 
 pub(super) fn version(facts: &Facts, category: &mut Category<'_>) {
@@ -99,6 +104,7 @@ pub(super) fn definitions(facts: &Facts, category: &mut Category<'_>) {
         let install = "install the Gateway API's standard channel: kubectl apply --server-side -f \
             https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.6.3/standard-install.yaml";
         let verdict = match facts.definitions.get(name) {
+            None if facts.unread.contains_key(name) => facts.unknown(&[name]),
             None => failed(format!("there is no CustomResourceDefinition {name}"), install),
             Some(definition) => {
                 let all = definition["spec"]["versions"].as_array().into_iter().flatten();
@@ -131,12 +137,25 @@ pub(super) fn before(facts: &Facts, category: &mut Category<'_>) {
             "leno upgrade | kubectl apply -f - changes what is installed; leno uninstall | kubectl delete -f - removes it",
         )
     });
+    let verdict = verdict.or_else(|| facts.unknown(&[CONFIG, DEPLOYMENT]));
     category.add("no control plane is installed yet", verdict);
-    let verdict = not_granted(&facts.own_rights).map(|missing| {
+    let (webhook, binding) = (facts.object(WEBHOOK), facts.object(BINDING));
+    let others = Others::find(&facts.namespace, webhook, binding, &facts.configs);
+    let names = others.namespaces().into_iter().collect::<Vec<_>>().join(" and ");
+    let verdict = (!names.is_empty()).then(|| {
+        failed(
+            format!("Leno is in namespace {names}, and there is room for one in a cluster"),
+            "use that one (--control-namespace), or take it out: leno uninstall --namespace NAME | kubectl delete -f -",
+        )
+    });
+    let unknown = || facts.unknown(&[WEBHOOK, BINDING, CONFIGS]);
+    category.add("none is in another namespace", verdict.flatten().or_else(unknown));
+    let verdict = not_granted(&facts.own_rights).and_then(|missing| {
         failed(
             format!("not allowed: {missing}"),
             "install with an account that may (the ClusterRole cluster-admin may), or ask who has it",
         )
     });
-    category.add("this account may create what is installed", verdict.flatten());
+    let verdict = verdict.or_else(|| facts.unknown(&[OWN_REVIEWS]));
+    category.add("this account may create what is installed", verdict);
 }

@@ -8,6 +8,13 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+mod hearing;
+mod replicas;
+mod unknown;
+mod waiting;
+mod webhook;
+mod workloads;
+
 const NOW: u64 = 1_800_000_000;
 const DAY: u64 = 86_400;
 
@@ -42,9 +49,15 @@ fn webhook_pair(name: &str, until: u64) -> (Pair, String) {
     (Pair { certificate: leaf.pem(), key: key.serialize_pem() }, ca.pem())
 }
 
+/// The chart's, with what the leader writes.
 fn configuration(roots: &str) -> Value {
-    let entry = |name: &str| json!({"name": name, "failurePolicy": "Fail", "clientConfig": {"caBundle": encoded(roots)}});
-    json!({"webhooks": [entry("namespaces.injector.leno.dev"), entry("pods.injector.leno.dev")]})
+    let mut all = crate::uninstall::everything("leno").unwrap().into_iter();
+    let mut made =
+        all.find(|one| one.value["kind"] == "MutatingWebhookConfiguration").unwrap().value;
+    for entry in made["webhooks"].as_array_mut().unwrap() {
+        entry["clientConfig"]["caBundle"] = encoded(roots).into();
+    }
+    made
 }
 
 fn definition(version: &str) -> Value {
@@ -92,6 +105,33 @@ fn anchors_in(namespace: &str, pem: &str) -> Value {
     json!({"metadata": {"namespace": namespace}, "data": {"trust-anchors.pem": pem}})
 }
 
+/// What makes pods, and has made so many of one.
+fn workload(kind: &str, namespace: &str, name: &str, made: u64) -> Value {
+    json!({
+        "kind": kind,
+        "metadata": {"namespace": namespace, "name": name, "uid": name},
+        "spec": {"replicas": 1, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "app"}]}}},
+        "status": {
+            "replicas": made, "active": made, "desiredNumberScheduled": 1, "currentNumberScheduled": made,
+        },
+    })
+}
+
+/// What a proxy says that was certified then.
+fn said(certified: u64, streams: u64, entries: u64, failures: u64) -> String {
+    let since = if streams > 0 || failures == 0 { certified } else { 0 };
+    let expires = certified + DAY;
+    format!(
+        "control_identity_cert_expiration_timestamp_seconds {expires}\n\
+         control_identity_cert_refresh_timestamp_seconds {certified}\n\
+         discovery_entries{{topic=\"outbound\"}} {entries}\n\
+         discovery_entries{{topic=\"inbound\"}} 0\n\
+         discovery_streams {streams}\n\
+         discovery_errors_total{{error=\"stream\"}} {failures}\n\
+         discovery_reachable_since_seconds {since}\n"
+    )
+}
+
 /// All is well.
 fn well(mode: Mode) -> Facts {
     let identity = make("cluster.local", NOW - DAY).unwrap();
@@ -111,10 +151,17 @@ fn well(mode: Mode) -> Facts {
         (WEBHOOK, configuration(&ca)),
         (
             DEPLOYMENT,
-            json!({"spec": {"replicas": 1, "template": {"spec": {"containers": [{"image": "control:1"}]}}}}),
+            json!({
+                "metadata": {"generation": 3},
+                "spec": {"replicas": 1, "template": {"spec": {"containers": [{"image": "control:1"}]}}},
+                "status": {"observedGeneration": 3, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
+            }),
         ),
         (ACCOUNT, json!({})),
-        (SERVICE, json!({})),
+        (
+            SERVICE,
+            json!({"spec": {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7", "fd00::7"]}}),
+        ),
         (INJECTOR, json!({})),
         (
             LEASE,
@@ -152,6 +199,11 @@ fn well(mode: Mode) -> Facts {
             control_pod(),
         ],
         anchors: vec![anchors_in("leno", &identity.anchors), anchors_in("shop", &identity.anchors)],
+        workloads: vec![
+            workload("ReplicaSet", "shop", "web-5d", 1),
+            workload("DaemonSet", "shop", "log", 1),
+        ],
+        proxy_metrics: [("shop/web-1".to_owned(), Ok(said(NOW - 3600, 1, 2, 0)))].into(),
         rights: rights::of_control("leno").into_iter().map(|right| (right, true)).collect(),
         own_rights: rights::of_installation("leno")
             .into_iter()

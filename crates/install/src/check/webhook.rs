@@ -1,7 +1,7 @@
 //! Whether the API server and the webhook would trust each other.
 
 use super::facts::{Facts, INJECTOR, WEBHOOK, WEBHOOK_TLS, secret, span, text};
-use super::{Category, failed, passing, warning};
+use super::{Category, entries, failed, passing, warning};
 use crate::certificates::{self, Pair};
 use base64::Engine as _;
 use leno_tls::{Serving, UnixTime};
@@ -14,31 +14,38 @@ use std::time::Duration;
 const SOON_SECONDS: u64 = 20 * 24 * 60 * 60;
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
-    let namespace = &facts.namespace;
     let apply =
         "leno upgrade | kubectl apply -f - puts it back (helm upgrade, where Helm installed it)";
     let configuration = facts.object(WEBHOOK);
     let what = "the webhook is configured";
-    match configuration {
-        None => {
-            let seen = format!("there is no {WEBHOOK}: no pod gets a proxy");
-            category.add(what, failed(seen, apply));
-        }
-        Some(_) => category.add(what, None),
-    }
+    let verdict = match configuration {
+        Some(configuration) => entries::look(facts, configuration),
+        None => facts
+            .unknown(&[WEBHOOK])
+            .or_else(|| failed(format!("there is no {WEBHOOK}: no pod gets a proxy"), apply)),
+    };
+    category.add(what, verdict);
     let verdict = facts
-        .object(INJECTOR)
-        .is_none()
+        .lacks(INJECTOR)
         .then(|| failed(format!("there is no {INJECTOR}: the API server cannot ask"), apply));
-    category.add("the webhook has its Service", verdict.flatten());
-    if facts.unread.contains_key(WEBHOOK_TLS) {
-        return;
+    let verdict = verdict.flatten().or_else(|| facts.unknown(&[INJECTOR]));
+    category.add("the webhook has its Service", verdict);
+    certificate(facts, category);
+    if let Some(configuration) = configuration {
+        policy(configuration, category);
     }
+}
+
+fn certificate(facts: &Facts, category: &mut Category<'_>) {
+    let namespace = &facts.namespace;
     let again = format!(
         "the control plane's leader makes it by itself: kubectl -n {namespace} logs deploy/leno-control says why it does not; \
          kubectl -n {namespace} delete secret leno-injector-tls has a new one made"
     );
     let what = "the webhook's certificate is good for its name";
+    if facts.unread.contains_key(WEBHOOK_TLS) {
+        return category.add(what, facts.unknown(&[WEBHOOK_TLS]));
+    }
     let object = facts.object(WEBHOOK_TLS);
     let Some(pair) = object.and_then(super::facts::pair) else {
         let seen = format!("there is no {WEBHOOK_TLS} with tls.crt and tls.key");
@@ -56,7 +63,7 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
         Ok(_) => None,
     };
     category.add(what, verdict);
-    if let Some(configuration) = configuration {
+    if let Some(configuration) = facts.object(WEBHOOK) {
         bundle(facts, configuration, &pair, category);
     }
 }
@@ -98,6 +105,9 @@ fn bundle(facts: &Facts, configuration: &Value, pair: &Pair, category: &mut Cate
         )
     });
     category.add("the API server trusts the webhook's certificate", verdict.flatten());
+}
+
+fn policy(configuration: &Value, category: &mut Category<'_>) {
     let ignores = configuration["webhooks"]
         .as_array()
         .into_iter()

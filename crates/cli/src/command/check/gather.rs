@@ -1,15 +1,23 @@
-//! Facts about a cluster, by asking its API server and, through its port-forward, the control plane's pods. Nothing is decided here.
+//! Facts about a cluster, by asking its API server and, through its port-forward, pods of the control plane and proxies. Nothing is
+//! decided here.
 
 use super::super::reach::Reach;
 use crate::args::Check;
 use leno_install::check::facts::{self, Facts, Mode};
 use leno_install::check::rights::{self, Right};
-use leno_kube::cluster::{Cluster, Person};
+use leno_install::check::{hearing, proxies};
+use leno_install::others;
+use leno_kube::cluster::{Cluster, Page, Person};
+use leno_kube::pod::PROXY_ADMIN_PORT;
+use leno_kube::refused::Refused;
 use serde_json::Value;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the control plane shows its metrics.
 const ADMIN_PORT: u16 = 9990;
+/// A proxy that hears nothing is asked again after this: longer than it waits between two attempts to connect.
+const SECOND_LOOK: Duration = Duration::from_secs(6);
+const OK: u16 = 200;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GATEWAY_KINDS: [&str; 3] = ["httproutes", "grpcroutes", "referencegrants"];
 
@@ -50,6 +58,8 @@ pub(super) async fn facts(wish: &Check) -> Facts {
     }
     objects(&reach, &mut facts).await;
     if facts.mode == Mode::BeforeInstallation {
+        object(&reach, &mut facts, facts::BINDING, others::BINDING).await;
+        facts.configs = list(&reach, &mut facts, facts::CONFIGS, others::CONFIGS).await;
         for right in rights::of_installation(&facts.namespace) {
             review(&reach, &mut facts, right, None).await;
         }
@@ -65,21 +75,48 @@ pub(super) async fn facts(wish: &Check) -> Facts {
             continue;
         }
         let answer = cluster.get(&facts.namespace, &name, ADMIN_PORT, "/metrics").await;
-        let said = answer.map(|page| page.body).map_err(|why| why.to_string());
-        facts.control_metrics.push((name, said));
+        facts.control_metrics.push((name, said(answer)));
+    }
+    if facts.mode == Mode::Proxies {
+        ask_proxies(&cluster, &mut facts).await;
     }
     facts
+}
+
+/// What each proxy says, and those that hear nothing once more.
+async fn ask_proxies(cluster: &Cluster, facts: &mut Facts) {
+    let mut pods = proxies::to_ask(facts);
+    for round in 0..2 {
+        if round > 0 && !pods.is_empty() {
+            tokio::time::sleep(SECOND_LOOK).await;
+        }
+        let answers = cluster.get_each(pods.clone(), PROXY_ADMIN_PORT, "/metrics").await;
+        let mut again = Vec::new();
+        for ((namespace, name), answer) in pods.into_iter().zip(answers) {
+            let said = said(answer);
+            let full_name = format!("{namespace}/{name}");
+            if said.as_ref().is_ok_and(|metrics| hearing::is_cut_off(metrics)) {
+                again.push((namespace, name));
+            }
+            facts.proxy_metrics.insert(full_name, said);
+        }
+        pods = again;
+    }
+}
+
+fn said(answer: Result<Page, Refused>) -> Result<String, String> {
+    match answer {
+        Ok(page) if page.status == OK => Ok(page.body),
+        Ok(page) => Err(format!("it answers {}", page.status)),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
 /// Objects that are known by name.
 async fn objects(reach: &Reach, facts: &mut Facts) {
     for (name, path) in facts::OBJECTS {
         let path = path.replace("/NS/", &format!("/{}/", facts.namespace));
-        match reach.get(&path).await {
-            Ok(Some(object)) => drop(facts.objects.insert(name, object)),
-            Ok(None) => {}
-            Err(why) => drop(facts.unread.insert(name.to_owned(), words(&why))),
-        }
+        object(reach, facts, name, &path).await;
     }
     for kind in GATEWAY_KINDS {
         let name = format!("{kind}.gateway.networking.k8s.io");
@@ -89,9 +126,17 @@ async fn objects(reach: &Reach, facts: &mut Facts) {
             Err(why) => drop(facts.unread.insert(name, words(&why))),
         }
     }
-    facts.nodes = list(reach, facts, "/api/v1/nodes").await;
+    facts.nodes = list(reach, facts, facts::NODES, "/api/v1/nodes").await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    facts.node_leases = list(reach, facts, leases).await;
+    facts.node_leases = list(reach, facts, facts::NODE_LEASES, leases).await;
+}
+
+async fn object(reach: &Reach, facts: &mut Facts, name: &'static str, path: &str) {
+    match reach.get(path).await {
+        Ok(Some(object)) => drop(facts.objects.insert(name, object)),
+        Ok(None) => {}
+        Err(why) => drop(facts.unread.insert(name.to_owned(), words(&why))),
+    }
 }
 
 async fn lists(reach: &Reach, facts: &mut Facts) {
@@ -99,22 +144,31 @@ async fn lists(reach: &Reach, facts: &mut Facts) {
     let control = format!(
         "/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io%2Fname%3Dleno-control"
     );
-    facts.control_pods = list(reach, facts, &control).await;
-    facts.namespaces = list(reach, facts, "/api/v1/namespaces").await;
-    let pods = match &facts.only {
-        Some(only) => format!("/api/v1/namespaces/{only}/pods"),
-        None => "/api/v1/pods".to_owned(),
-    };
-    facts.pods = list(reach, facts, &pods).await;
+    facts.control_pods = list(reach, facts, facts::CONTROL_PODS, &control).await;
+    facts.namespaces = list(reach, facts, facts::NAMESPACES, "/api/v1/namespaces").await;
+    let place = facts.only.as_ref().map(|only| format!("/namespaces/{only}")).unwrap_or_default();
+    facts.pods = list(reach, facts, facts::PODS, &format!("/api/v1{place}/pods")).await;
     let anchors = "/api/v1/configmaps?fieldSelector=metadata.name%3Dleno-trust-anchors";
-    facts.anchors = list(reach, facts, anchors).await;
+    facts.anchors = list(reach, facts, facts::COPIES, anchors).await;
+    for (name, kind) in facts::WORKLOADS {
+        let group = if name == "jobs" { "batch" } else { "apps" };
+        let path = format!("/apis/{group}/v1{place}/{name}");
+        let mut found = list(reach, facts, name, &path).await;
+        for workload in &mut found {
+            // Items of a list do not say it.
+            workload["kind"] = kind.into();
+        }
+        facts.workloads.append(&mut found);
+    }
+    let events = format!("/api/v1{place}/events?fieldSelector=reason%3DFailedCreate");
+    facts.events = list(reach, facts, facts::EVENTS, &events).await;
 }
 
-async fn list(reach: &Reach, facts: &mut Facts, path: &str) -> Vec<Value> {
+async fn list(reach: &Reach, facts: &mut Facts, name: &str, path: &str) -> Vec<Value> {
     match reach.list(path).await {
         Ok(items) => items,
         Err(why) => {
-            facts.unread.insert(path.to_owned(), words(&why));
+            facts.unread.insert(name.to_owned(), words(&why));
             Vec::new()
         }
     }
@@ -130,11 +184,140 @@ async fn review(reach: &Reach, facts: &mut Facts, right: Right, account: Option<
             let of = if account.is_some() { &mut facts.rights } else { &mut facts.own_rights };
             of.push((right, allowed));
         }
-        Err(why) => drop(facts.unread.insert(path.to_owned(), words(&why))),
+        Err(why) => {
+            let what = if account.is_some() { facts::REVIEWS } else { facts::OWN_REVIEWS };
+            facts.unread.insert(what.to_owned(), words(&why));
+        }
     }
 }
 
 /// The innermost reason: what the API server said.
 fn words(why: &anyhow::Error) -> String {
     why.root_cause().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Verb};
+    use clap::Parser;
+    use leno_install::check::{is_well, run, shown};
+    use std::collections::BTreeSet;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+
+    /// What was asked of an API server, until the process ends.
+    type Asked = Arc<Mutex<BTreeSet<String>>>;
+
+    /// An API server that says its version, and everything else by `answer` to the path.
+    fn serve(answer: fn(&str) -> (u16, Value)) -> (String, Asked) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Asked::default();
+        let heard = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let heard = heard.clone();
+                // A client that has enough closes its connection.
+                std::thread::spawn(move || {
+                    while let Some(path) = request(stream.as_ref().unwrap()) {
+                        let (code, body) = match path.as_str() {
+                            "/version" => (OK, serde_json::json!({"major": "1", "minor": "35"})),
+                            path => answer(path),
+                        };
+                        heard.lock().unwrap().insert(path);
+                        let body = body.to_string();
+                        let (kind, length) = ("content-type: application/json", body.len());
+                        let head = format!(
+                            "HTTP/1.1 {code} X\r\n{kind}\r\ncontent-length: {length}\r\n\r\n"
+                        );
+                        stream.as_ref().unwrap().write_all((head + &body).as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        (format!("http://{address}"), asked)
+    }
+
+    /// The path of the next request.
+    fn request(stream: &TcpStream) -> Option<String> {
+        let mut reader = BufReader::with_capacity(1, stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let path = line.split(' ').nth(1)?.split("limit=").next()?.to_owned();
+        let mut length = 0;
+        loop {
+            line.clear();
+            reader.read_line(&mut line).ok()?;
+            match line.trim_end().to_ascii_lowercase().split_once(": ") {
+                Some(("content-length", value)) => length = value.parse().unwrap(),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok()?;
+        Some(path)
+    }
+
+    fn gathered(flags: &str, server: &str) -> Facts {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let line = format!("leno check {flags} --kubeconfig {}", file.display());
+        let args = Args::parse_from(line.split_whitespace());
+        let Verb::Check(wish) = args.verb else { panic!("{line}") };
+        crate::command::reach::run(async { Ok(super::facts(&wish).await) }).unwrap()
+    }
+
+    /// A user with few rights was told that nothing is installed, and that clocks and rights were well.
+    #[test]
+    fn who_may_read_nothing_is_told_nothing_false() {
+        for flags in ["", "--pre", "--proxy -n shop"] {
+            let (server, _) = serve(|path| {
+                let message = format!("{path} is forbidden: User \"eve\" cannot");
+                let kind = "Status";
+                let body = serde_json::json!({
+                    "kind": kind, "apiVersion": "v1", "status": "Failure", "code": 403,
+                    "reason": "Forbidden", "message": message,
+                });
+                (403, body)
+            });
+            let findings = run(&gathered(flags, &server));
+            let text = shown::text(&findings, true);
+            assert!(is_well(&findings) && !text.contains("there is no"), "{text}");
+            assert!(text.contains("ConfigMap/leno-config cannot be read: "), "{text}");
+            assert!(text.contains("is forbidden: User \"eve\" cannot"), "{text}");
+            let whole = shown::text(&findings, false);
+            assert!(!whole.contains("√ the nodes' clocks"), "{whole}");
+            assert!(!whole.contains("√ the control plane may do"), "{whole}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_about_workloads() {
+        let empty: fn(&str) -> (u16, Value) = |_| (OK, serde_json::json!({"items": [{}]}));
+        for (flags, place) in [("", ""), ("-n shop", "/namespaces/shop")] {
+            let (server, asked) = serve(empty);
+            let facts = gathered(flags, &server);
+            assert!(facts.unread.is_empty(), "{:?}", facts.unread);
+            let kinds: Vec<&str> =
+                facts.workloads.iter().map(|one| one["kind"].as_str().unwrap()).collect();
+            assert_eq!(kinds, ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"]);
+            let asked = asked.lock().unwrap();
+            for path in [
+                format!("/apis/apps/v1{place}/replicasets?"),
+                format!("/apis/apps/v1{place}/daemonsets?"),
+                format!("/apis/batch/v1{place}/jobs?"),
+                format!("/api/v1{place}/events?fieldSelector=reason%3DFailedCreate&"),
+                format!("/api/v1{place}/pods?"),
+            ] {
+                assert!(asked.contains(&path), "{path} in {asked:?}");
+            }
+        }
+    }
 }
