@@ -61,7 +61,9 @@ impl Ground {
         let up = recipe.join("up.sh");
         let kubeconfig = home.join("run/pki/admin.kubeconfig");
         let ground = Self { kubeconfig, home, booted_by: Some(recipe) };
-        command::step(&mut Command::new(up))?;
+        // Two, so that traffic goes between nodes as well.
+        let nodes = env::var_os("NODES").unwrap_or_else(|| "2".into());
+        command::step(Command::new(up).env("NODES", nodes))?;
         Ok(ground)
     }
 
