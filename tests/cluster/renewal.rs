@@ -38,10 +38,14 @@ fn an_issuer_is_replaced_and_replaced_again_under_load() {
 
     let brought = issuer(time::Duration::try_from(ISSUER_LIFE).expect("hours")).expect("an issuer");
     let other = Changed::with("secret/leno-identity-issuer", "leno", &brought).expect("replaced");
-    until("the new issuer at work", READY_WAIT, || {
+    let second = until("the new issuer at work", READY_WAIT, || {
         sleep(Duration::from_millis(200));
         control::issuer().ok().filter(|now| *now != first)
     });
+    let log = control::log().expect("a log");
+    let told =
+        |line: &str| line.contains("a new issuer signs from now on") && line.contains(&second);
+    assert!(log.lines().any(told), "{second} is not in the log: {log}");
     // Its certificates end with it; those of before are good beside them: the load's own is.
     place.kubectl(&["rollout", "restart", "deployment/web"]).expect("restarted");
     place.rolled_out("deployment/web");
