@@ -5,6 +5,8 @@ mod check;
 mod choose;
 mod diagnostics;
 mod exec;
+#[cfg(test)]
+mod fake;
 mod inject;
 mod install;
 mod logs;

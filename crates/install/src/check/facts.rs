@@ -3,6 +3,7 @@
 use super::Verdict;
 use super::rights::Right;
 use crate::certificates::Pair;
+use crate::others;
 use base64::Engine as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ pub const OBJECTS: [(&str, &str); 10] = [
     (ANCHORS, "/api/v1/namespaces/NS/configmaps/leno-trust-anchors"),
     (ISSUER, "/api/v1/namespaces/NS/secrets/leno-identity-issuer"),
     (WEBHOOK_TLS, "/api/v1/namespaces/NS/secrets/leno-injector-tls"),
-    (WEBHOOK, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/leno-injector"),
+    (WEBHOOK, others::WEBHOOK),
     (DEPLOYMENT, "/apis/apps/v1/namespaces/NS/deployments/leno-control"),
     (ACCOUNT, "/api/v1/namespaces/NS/serviceaccounts/leno-control"),
     (LEASE, "/apis/coordination.k8s.io/v1/namespaces/NS/leases/leno-control"),

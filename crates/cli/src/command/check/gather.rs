@@ -148,8 +148,7 @@ async fn lists(reach: &Reach, facts: &mut Facts) {
     facts.namespaces = list(reach, facts, facts::NAMESPACES, "/api/v1/namespaces").await;
     let place = facts.only.as_ref().map(|only| format!("/namespaces/{only}")).unwrap_or_default();
     facts.pods = list(reach, facts, facts::PODS, &format!("/api/v1{place}/pods")).await;
-    let anchors = "/api/v1/configmaps?fieldSelector=metadata.name%3Dleno-trust-anchors";
-    facts.anchors = list(reach, facts, facts::COPIES, anchors).await;
+    facts.anchors = list(reach, facts, facts::COPIES, others::ANCHORS).await;
     for (name, kind) in facts::WORKLOADS {
         let group = if name == "jobs" { "batch" } else { "apps" };
         let path = format!("/apis/{group}/v1{place}/{name}");
@@ -199,78 +198,13 @@ fn words(why: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Args, Verb};
-    use clap::Parser;
+    use crate::args::Verb;
+    use crate::command::fake::{ApiServer, status};
     use leno_install::check::{is_well, run, shown};
-    use std::collections::BTreeSet;
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::{Arc, Mutex};
 
-    /// What was asked of an API server, until the process ends.
-    type Asked = Arc<Mutex<BTreeSet<String>>>;
-
-    /// An API server that says its version, and everything else by `answer` to the path.
-    fn serve(answer: fn(&str) -> (u16, Value)) -> (String, Asked) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let asked = Asked::default();
-        let heard = asked.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let heard = heard.clone();
-                // A client that has enough closes its connection.
-                std::thread::spawn(move || {
-                    while let Some(path) = request(stream.as_ref().unwrap()) {
-                        let (code, body) = match path.as_str() {
-                            "/version" => (OK, serde_json::json!({"major": "1", "minor": "35"})),
-                            path => answer(path),
-                        };
-                        heard.lock().unwrap().insert(path);
-                        let body = body.to_string();
-                        let (kind, length) = ("content-type: application/json", body.len());
-                        let head = format!(
-                            "HTTP/1.1 {code} X\r\n{kind}\r\ncontent-length: {length}\r\n\r\n"
-                        );
-                        stream.as_ref().unwrap().write_all((head + &body).as_bytes()).unwrap();
-                    }
-                });
-            }
-        });
-        (format!("http://{address}"), asked)
-    }
-
-    /// The path of the next request.
-    fn request(stream: &TcpStream) -> Option<String> {
-        let mut reader = BufReader::with_capacity(1, stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let path = line.split(' ').nth(1)?.split("limit=").next()?.to_owned();
-        let mut length = 0;
-        loop {
-            line.clear();
-            reader.read_line(&mut line).ok()?;
-            match line.trim_end().to_ascii_lowercase().split_once(": ") {
-                Some(("content-length", value)) => length = value.parse().unwrap(),
-                Some(_) => {}
-                None => break,
-            }
-        }
-        std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok()?;
-        Some(path)
-    }
-
-    fn gathered(flags: &str, server: &str) -> Facts {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("config");
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
-             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n"
-        );
-        std::fs::write(&file, text).unwrap();
-        let line = format!("leno check {flags} --kubeconfig {}", file.display());
-        let args = Args::parse_from(line.split_whitespace());
-        let Verb::Check(wish) = args.verb else { panic!("{line}") };
+    fn gathered(flags: &str, server: &ApiServer) -> Facts {
+        let line = format!("leno check {flags}");
+        let Verb::Check(wish) = server.verb(&line) else { panic!("{line}") };
         crate::command::reach::run(async { Ok(super::facts(&wish).await) }).unwrap()
     }
 
@@ -278,14 +212,8 @@ mod tests {
     #[test]
     fn who_may_read_nothing_is_told_nothing_false() {
         for flags in ["", "--pre", "--proxy -n shop"] {
-            let (server, _) = serve(|path| {
-                let message = format!("{path} is forbidden: User \"eve\" cannot");
-                let kind = "Status";
-                let body = serde_json::json!({
-                    "kind": kind, "apiVersion": "v1", "status": "Failure", "code": 403,
-                    "reason": "Forbidden", "message": message,
-                });
-                (403, body)
+            let server = ApiServer::new(|path| {
+                status(403, "Forbidden", &format!("{path} is forbidden: User \"eve\" cannot"))
             });
             let findings = run(&gathered(flags, &server));
             let text = shown::text(&findings, true);
@@ -302,13 +230,13 @@ mod tests {
     fn what_is_asked_about_workloads() {
         let empty: fn(&str) -> (u16, Value) = |_| (OK, serde_json::json!({"items": [{}]}));
         for (flags, place) in [("", ""), ("-n shop", "/namespaces/shop")] {
-            let (server, asked) = serve(empty);
+            let server = ApiServer::new(empty);
             let facts = gathered(flags, &server);
             assert!(facts.unread.is_empty(), "{:?}", facts.unread);
             let kinds: Vec<&str> =
                 facts.workloads.iter().map(|one| one["kind"].as_str().unwrap()).collect();
             assert_eq!(kinds, ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"]);
-            let asked = asked.lock().unwrap();
+            let asked = server.asked();
             for path in [
                 format!("/apis/apps/v1{place}/replicasets?"),
                 format!("/apis/apps/v1{place}/daemonsets?"),

@@ -1,18 +1,11 @@
 //! What is refused and what is left out, asked of an API server that has just these objects.
 
 use super::*;
-use clap::Parser;
+use crate::args::Verb;
+use crate::command::fake::{ApiServer, OK, status};
+use others::{BINDING, WEBHOOK};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use tempfile::TempDir;
 
-use crate::args::{Args, Verb};
-
-const WEBHOOK: &str =
-    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/leno-injector";
-const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/leno-control";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/leno-control";
 const LISTS: [(&str, &str); 3] = [
     ("leno-config", others::CONFIGS),
@@ -20,40 +13,28 @@ const LISTS: [(&str, &str); 3] = [
     ("", "/api/v1/pods"),
 ];
 
-/// An API server, until the test's process ends.
-struct Api {
-    folder: TempDir,
-}
+/// A cluster.
+struct Api(ApiServer);
 
 impl Api {
     /// With these objects at these paths; what is no object is a refusal in these words.
     fn with(objects: BTreeMap<String, Value>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = format!("http://{}", listener.local_addr().unwrap());
-        let folder = tempfile::tempdir().unwrap();
-        let config = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
-             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n"
-        );
-        std::fs::write(folder.path().join("config"), config).unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                answer(&stream.unwrap(), &objects);
+        Self(ApiServer::new(move |path| {
+            let path = path.trim_end_matches(['?', '&']);
+            match objects.get(path) {
+                Some(Value::String(refusal)) => status(403, "Forbidden", refusal),
+                Some(object) => (OK, object.clone()),
+                None => match LISTS.iter().find(|(_, list)| *list == path) {
+                    Some((name, _)) => (OK, json!({"items": listed(name, &objects)})),
+                    None => status(404, "NotFound", "not found"),
+                },
             }
-        });
-        Self { folder }
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("config")
+        }))
     }
 
     /// `leno …` of this cluster.
     fn verb(&self, line: &str) -> Verb {
-        let words = line.split_whitespace().map(str::to_owned);
-        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig().display());
-        Args::parse_from(words.chain([kubeconfig])).verb
+        self.0.verb(line)
     }
 
     /// Why it is refused; what is printed goes to the test's output.
@@ -66,38 +47,6 @@ impl Api {
         };
         done.err().map_or_else(String::new, |why| format!("{why:#}"))
     }
-}
-
-/// One request, one answer, and the end.
-fn answer(mut stream: &TcpStream, objects: &BTreeMap<String, Value>) {
-    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let line = lines.next().unwrap_or_default();
-    let target = line.split(' ').nth(1).unwrap_or_default();
-    lines.take_while(|line| !line.is_empty()).for_each(drop);
-    let path = target.split("limit=").next().unwrap_or_default().trim_end_matches(['?', '&']);
-    let status = |code: u16, message: &str| {
-        let kind = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure"});
-        let mut status = kind;
-        status["code"] = code.into();
-        status["message"] = message.into();
-        status["reason"] = "Forbidden".into();
-        (code, status)
-    };
-    let (code, body) = match objects.get(path) {
-        Some(Value::String(refusal)) => status(403, refusal),
-        Some(object) => (200, object.clone()),
-        None => match LISTS.iter().find(|(_, list)| *list == path) {
-            Some((name, _)) => (200, json!({"items": listed(name, objects)})),
-            None => status(404, "not found"),
-        },
-    };
-    let body = body.to_string();
-    // Who has gone wants no answer.
-    let _sent = write!(
-        stream,
-        "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
 }
 
 /// ConfigMaps of a name in all namespaces; pods, where it is empty.
