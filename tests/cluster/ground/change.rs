@@ -146,6 +146,23 @@ impl Drop for NoControl {
     }
 }
 
+/// The last change of the control plane cannot start, while the one before serves, as long as this lives.
+pub(crate) struct Stuck;
+
+/// Gives the control plane an image that is nowhere.
+pub(crate) fn stuck_control() -> Stuck {
+    let stuck = Stuck;
+    control(&["set", "image", "deployment/leno-control", "*=localhost/leno-test-none:1"]);
+    stuck
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        control(&["rollout", "undo", "deployment/leno-control"]);
+        control(&["rollout", "status", "deployment/leno-control", "--timeout=60s"]);
+    }
+}
+
 fn control(words: &[&str]) {
     if let Err(error) = kubectl::run(&[&["-n", "leno"], words].concat()) {
         assert!(std::thread::panicking(), "{error:#}");
