@@ -154,6 +154,7 @@ fn recipe() -> Result<Option<PathBuf>> {
 mod tests {
     use super::runs;
     use std::fs;
+    use std::io::Read as _;
     use std::process::{Command, Stdio};
 
     #[test]
@@ -161,13 +162,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let started = home.path().join("pids");
         let file = home.path().join("file");
-        fs::write(&file, "").unwrap();
+        fs::write(&file, "here").unwrap();
         // Our own number, as that of a program that has come after: not of the cluster.
         let other = std::process::id();
         fs::write(&started, format!("{other} etcd\n")).unwrap();
         assert!(!runs(&started).unwrap());
         let mut tail = Command::new("tail");
-        let mut program = tail.arg("-f").arg(&file).stdout(Stdio::null()).spawn().unwrap();
+        let mut program = tail.arg("-f").arg(&file).stdout(Stdio::piped()).spawn().unwrap();
+        // `spawn` returns while the kernel still replaces the program, when it has no command line yet; what it prints comes after.
+        program.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
         fs::write(&started, format!("{other} etcd\n{} kubelet\n", program.id())).unwrap();
         let while_it_runs = runs(&started).unwrap();
         program.kill().unwrap();
