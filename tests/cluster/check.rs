@@ -129,10 +129,16 @@ fn check(fault: &str, word: &str, hint: &str, make: &dyn Fn() -> Result<Changed>
 }
 
 fn red(fault: &str, flags: &[&str], word: &str, hint: &str) {
-    let (is_well, text) = run(flags);
-    assert!(!is_well, "{fault}: all is well?\n{text}");
-    let finding = finding(&text, word, hint);
-    let finding = finding.unwrap_or_else(|| panic!("{fault}: no {word:?} with {hint:?}\n{text}"));
+    // API servers hear by watching of what was changed, and so a moment later.
+    let finding = until(&format!("{fault}: {word:?} with {hint:?}"), READY_WAIT, || {
+        std::thread::sleep(Duration::from_millis(200));
+        let (is_well, text) = run(flags);
+        let finding = finding(&text, word, hint).filter(|_| !is_well);
+        if finding.is_none() {
+            println!("{fault}: not yet\n{text}");
+        }
+        finding
+    });
     println!("{fault}: {finding}");
 }
 

@@ -14,7 +14,7 @@ const PER_SECOND: u32 = 100;
 const SECONDS: u64 = 400;
 /// A Lease that is given back is another's by then: it is looked at every 2 s. One that is not given back lapses 15 s after it was written
 /// last, which happens every 2 s.
-const GIVEN_BACK: Duration = Duration::from_secs(9);
+const GIVEN_BACK: Duration = Duration::from_secs(12);
 
 #[test]
 fn a_leader_dies_and_another_leaves() {

@@ -70,9 +70,14 @@ fn other_values_and_a_new_issuer(place: &Place) {
     // Certificates of both issuers are good: those of the load and of half of the pods are older.
     let old = place.pods("app=web");
     place.kubectl(&["delete", "pod", &old[0], "--wait=false"]).expect("deleted");
+    // `rollout status` may still see the deployment as it was before that.
+    let new = until("a new pod", READY_WAIT, || {
+        sleep(Duration::from_millis(200));
+        place.pods("app=web").into_iter().find(|pod| !old.contains(pod))
+    });
+    place.wait(&format!("pod/{new}"), "condition=Ready");
     place.rolled_out("deployment/web");
-    let new = place.pods("app=web").into_iter().find(|pod| !old.contains(pod));
-    proxy::asked(place, &new.expect("a new pod"), 0.0);
+    proxy::asked(place, &new, 0.0);
 
     assert!(given().contains("logFormat: json"), "{}", given());
     let as_it_is = || {

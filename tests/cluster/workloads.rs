@@ -108,7 +108,7 @@ fn a_proxy_outlives_its_application() {
     // A call before and one after the signal. The other name needs a connection of its own, and an answer of DNS.
     let plan = json!({"on": {"/last": {"calls": [
         {"url": "http://web/"},
-        {"wait": "10s"},
+        {"wait": "20s"},
         {"url": format!("http://web.{}.svc.cluster.local/", place.name)},
     ]}}});
     let late = Worker::new("late").with(&[&format!("--plan-json={plan}")]);
@@ -202,8 +202,7 @@ fn datagrams_pass_beside_the_proxies() {
         ("http://names/".to_owned(), true),
     ];
     let urls: Vec<&str> = rows.iter().map(|(url, _)| url.as_str()).collect();
-    let flags = ["--body-bytes=1000", "--timeout=3s"];
-    let counted = load::asked(&place, &urls, 40, &flags);
+    let counted = load::asked(&place, &urls, 40, &["--body-bytes=1000"]);
     for ((url, back), counted) in rows.iter().zip(&counted) {
         assert_eq!(counted["ok"], if *back { 40 } else { 0 }, "{url}: {counted}");
     }

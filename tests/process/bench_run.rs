@@ -27,7 +27,7 @@ phases: {{warmup: 200ms, measure: {measure}}}
 # A machine that is busy with other tests is no place to be punctual.
 validity: {{failed_max: 100%, lateness_p999_max: 10s, generator_cpu_max: 100%, app_cpu_max: 100%, offered_vs_started_min: 0%, steal_max: 100%}}
 loads:
-- {{name: steady, target: \"http://echo:8080/small\", rate: 200, arrival: uniform, connections: 4}}
+- {{name: steady, target: \"http://echo:8080/small\", rate: 50, arrival: uniform, connections: 4}}
 timeline:
 - {{at: 500ms, do: {{kill: {{workload: echo}}}}}}
 assert:

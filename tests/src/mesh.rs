@@ -24,6 +24,8 @@ const CONTROL_PORT: u16 = 8086;
 const CONTROL_ADMIN_PORT: u16 = 8087;
 /// Where a proxy answers operators.
 const PROXY_ADMIN_PORT: u16 = 4191;
+/// For a program to get ready: after failures a proxy asks for its certificate every 7.5 s.
+const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Whether the pods have proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -425,7 +427,7 @@ impl Mesh {
 
     fn proxy_environment(&self, name: &str) -> Result<Vec<(String, String)>> {
         let pod = self.pod(name);
-        let anchors = self.directory().join("trust-anchors.pem");
+        let anchors = self.trust_anchors();
         if !anchors.exists() {
             // The state directory is closed to other users, and rightly.
             std::fs::copy(self.state_directory().join("trust-anchors.pem"), &anchors)
@@ -486,6 +488,28 @@ impl Mesh {
         if self.meshed == Meshed::Yes { self.start_proxy(name) } else { Ok(()) }
     }
 
+    /// Declares another protocol of a service's port, while the mesh runs.
+    ///
+    /// # Errors
+    /// When the manifests cannot be written.
+    pub fn set_app_protocol(
+        &mut self,
+        service: &str,
+        number: u16,
+        protocol: &'static str,
+    ) -> Result<()> {
+        let service = self.services.get_mut(service).context("the plan has no such service")?;
+        for port in service.ports.iter_mut().filter(|port| port.number == number) {
+            port.protocol = Some(protocol);
+        }
+        self.write_services()
+    }
+
+    /// The trust anchors of the proxies, PEM.
+    pub fn trust_anchors(&self) -> PathBuf {
+        self.directory().join("trust-anchors.pem")
+    }
+
     /// Says anew which pods answer for a service.
     ///
     /// # Errors
@@ -500,7 +524,7 @@ impl Mesh {
 /// Waits for 200, and says what the program said when that does not come.
 fn ready(program: &mut Running, name: &str, ask: impl Fn() -> Result<Answer>) -> Result<()> {
     let mut last = String::from("no answer yet");
-    let deadline = std::time::Instant::now() + wait::LIMIT;
+    let deadline = std::time::Instant::now() + READY_LIMIT;
     loop {
         match ask() {
             Ok(answer) if answer.status == 200 => return Ok(()),
@@ -513,8 +537,7 @@ fn ready(program: &mut Running, name: &str, ask: impl Fn() -> Result<Answer>) ->
         }
         ensure!(
             std::time::Instant::now() < deadline,
-            "{name} is not ready after {:?} ({last}); it said:\n{}",
-            wait::LIMIT,
+            "{name} is not ready after {READY_LIMIT:?} ({last}); it said:\n{}",
             program.said()
         );
         std::thread::sleep(Duration::from_millis(5));

@@ -1,6 +1,7 @@
 //! A program inside a namespace: started, read, signalled and ended.
 
 use crate::namespace::Namespace;
+use crate::wait;
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -172,10 +173,10 @@ impl Log {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Both outputs, once their last writer has closed them (or 1 s after the end of the program:
+    /// Both outputs, once their last writer has closed them (or 10 s after the end of the program:
     /// a grandchild may hold them open).
     fn complete(&self) -> (Vec<u8>, Vec<u8>) {
-        let limit = Duration::from_secs(1);
+        let limit = wait::LIMIT;
         let waited = self.more.wait_timeout_while(self.lock(), limit, |said| said.open > 0);
         let (said, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (said.stdout.clone(), said.stderr.clone())

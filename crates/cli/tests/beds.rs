@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REQUESTS: usize = 20;
-/// As long as it is waited for what does not come up.
-const START_WAIT: Duration = Duration::from_secs(8);
+/// As long as it is waited for what does not come up: until then it must have said why.
+const START_WAIT: Duration = Duration::from_secs(20);
 
 const PAIR: &str = r#"
 apiVersion: v1
@@ -271,7 +271,7 @@ Server((admin[0].strip("[]"), int(admin[1])), Answer).serve_forever()
 "#;
 
 /// A bed of one pod with this program in the place of linkerd's proxy; it lies where only root may look for it.
-fn bed_of(script: &str, place: &Path) -> anyhow::Result<Bed> {
+fn bed_of(script: &str, place: &Path, wait: Duration) -> anyhow::Result<Bed> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::Permissions::from_mode;
     let closed = place.join("closed");
@@ -285,13 +285,13 @@ fn bed_of(script: &str, place: &Path) -> anyhow::Result<Bed> {
     std::fs::write(&manifest, pod).expect("a manifest");
     let choice = Choice { program: Some(program), ..choice(Kind::Linkerd) };
     let topology = Topology { manifests: vec![manifest], ..Topology::default() };
-    Bed::start(&choice, &topology, place, START_WAIT)
+    Bed::start(&choice, &topology, place, wait)
 }
 
 #[test]
 fn linkerd_gets_what_its_injector_gives() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let bed = bed_of(STAND_IN, place.path()).expect("a bed");
+    let bed = bed_of(STAND_IN, place.path(), PATIENCE).expect("a bed");
     assert_eq!(bed.control_pids().len(), 1);
     assert_eq!(bed.probe()["version"], "release 1.2.3 (abc) by test on 2026-01-01T00:00:00Z");
     let words = ["curl", "-s", "http://127.0.0.1:4191/"].map(str::to_owned);
@@ -319,7 +319,8 @@ fn what_is_not_linkerds_proxy_is_said() {
     #[track_caller]
     fn check(script: &str, expected: &[&str]) {
         let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let error = bed_of(script, place.path()).expect_err("no bed").to_string();
+        let bed = bed_of(script, place.path(), START_WAIT);
+        let error = bed.expect_err("no bed").to_string();
         for expected in expected {
             assert!(error.contains(expected), "{error}\nshould contain\n{expected}");
         }

@@ -336,7 +336,7 @@ spec:
   containers:
     - name: c
       command: [sh, -c, "touch /alive; sleep 1000"]
-      livenessProbe: {exec: {command: [test, -e, /alive]}, periodSeconds: 1, failureThreshold: 1}
+      livenessProbe: {exec: {command: [test, -e, /alive]}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 1}
       lifecycle: {preStop: {exec: {command: [sh, -c, "true"]}}}
   terminationGracePeriodSeconds: 1
 "#,
@@ -350,7 +350,8 @@ spec:
     mesh.until("started again after a kill", |pods| {
         alive(pods).is_some_and(|pod| pod["restarts"] == 1 && pod["ready"] == true)
     });
-    mesh.exec("alive", "rm /alive");
+    // It counts as ready once its process is there, which may be before that has made its file.
+    mesh.until("its file is removed", |_| mesh.exec("alive", "rm /alive").status.success());
     mesh.until("started again by its liveness probe", |pods| {
         alive(pods).is_some_and(|pod| pod["restarts"] == 2 && pod["ready"] == true)
     });

@@ -75,11 +75,11 @@ fn a_whole_life() {
     assert!(get(&admin, "/problems").ends_with("\r\n\r\n[]\n"));
     let anchors = fs::read_to_string(folder.path().join("state/trust-anchors.pem")).unwrap();
 
-    // A mistake in a manifest is on the page within a second.
+    // A mistake in a manifest is on the page at once: who waits for the next look waits 5 s.
     let broken =
         "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  ports:\n  - port: x\n";
     fs::write(folder.path().join("manifests/web.yaml"), broken).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(1);
+    let deadline = Instant::now() + Duration::from_secs(4);
     loop {
         let problems = get(&admin, "/problems");
         if problems.contains("web.yaml:1:6") && problems.contains("spec.ports[0].port") {

@@ -135,7 +135,7 @@ pub(crate) fn without_control() -> NoControl {
     let away = NoControl;
     control(&["scale", "deployment/leno-control", "--replicas=0"]);
     let label = "app.kubernetes.io/name=leno-control";
-    control(&["wait", "pod", "-l", label, "--for=delete", "--timeout=60s"]);
+    control(&["wait", "pod", "-l", label, "--for=delete", "--timeout=180s"]);
     away
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn stuck_control() -> Stuck {
 impl Drop for Stuck {
     fn drop(&mut self) {
         control(&["rollout", "undo", "deployment/leno-control"]);
-        control(&["rollout", "status", "deployment/leno-control", "--timeout=60s"]);
+        control(&["rollout", "status", "deployment/leno-control", "--timeout=180s"]);
     }
 }
 

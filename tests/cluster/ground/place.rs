@@ -34,7 +34,12 @@ impl Place {
             "metadata": {"name": name, "labels": labels},
         });
         kubectl::create(&namespace).expect("a namespace is made");
-        Self { name: name.to_owned() }
+        let place = Self { name: name.to_owned() };
+        // Before that, pods are refused that name no other account.
+        until("the default account", READY_WAIT, || {
+            place.kubectl(&["get", "serviceaccount", "default"]).ok()
+        });
+        place
     }
 
     /// `kubectl` in this namespace.

@@ -34,9 +34,13 @@ pub(crate) fn from_load(place: &Place, pod: &str) -> f64 {
 
 /// Requests of an account of this place that a pod has had, with mutual TLS.
 pub(crate) fn from(place: &Place, pod: &str, account: &str) -> f64 {
+    counted(place, pod, account).expect("metrics")
+}
+
+fn counted(place: &Place, pod: &str, account: &str) -> Result<f64> {
     let client = identity(place, account);
     let labels = [("direction", "inbound"), ("tls", "true"), ("client_id", client.as_str())];
-    metrics(place, pod).expect("metrics").sum("response_total", &labels)
+    Ok(metrics(place, pod)?.sum("response_total", &labels))
 }
 
 /// Responses that a pod has had from an account of this place, whose server has proved to be that.
@@ -53,7 +57,8 @@ pub(crate) fn answered(place: &Place, pod: &str, account: &str) -> Result<f64> {
 pub(crate) fn asked(place: &Place, pod: &str, before: f64) {
     until(&format!("a request of the load to {pod}"), READY_WAIT, || {
         sleep(Duration::from_millis(300));
-        (from_load(place, pod) > before).then_some(())
+        // A scrape may fail, as that of a pod which has just come.
+        (counted(place, pod, "load").ok()? > before).then_some(())
     });
 }
 

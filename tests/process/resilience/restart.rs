@@ -67,7 +67,7 @@ fn a_restarted_proxy_serves_without_the_control_plane() {
     let answer = get(&site.mesh, "client", "server").expect("before anything happens");
     assert_eq!(answer, "server");
     for pod in ["client", "server"] {
-        wait::until(&format!("the snapshot of {pod}"), wait::LIMIT, || {
+        wait::until(&format!("the snapshot of {pod}"), BURST_LIMIT, || {
             saved_all(&site.mesh, pod).then_some(())
         });
     }
@@ -93,7 +93,7 @@ fn a_restarted_proxy_serves_without_the_control_plane() {
     // The control plane is back: load goes on over it, and what was saved is replaced.
     let load = site.load(Connections::Closed, &["server"]);
     site.mesh.start_control().expect("the control plane is back");
-    wait::until("the client to hear it", wait::LIMIT, || {
+    wait::until("the client to hear it", BURST_LIMIT, || {
         (figure(&site.mesh, "client", "discovery_reachable_since_seconds") > 0.0).then_some(())
     });
     load.wait_for_more(500, BURST_LIMIT);
@@ -113,7 +113,7 @@ fn a_spoilt_snapshot_is_not_believed() {
     let _listener = listener.expect("free");
     for file in ["credential", "discovery"] {
         let path = states[0].path().join(file);
-        wait::until(&format!("{file} to be there"), wait::LIMIT, || {
+        wait::until(&format!("{file} to be there"), BURST_LIMIT, || {
             if file == "discovery" {
                 // Something must be known before it is saved.
                 drop(get(&mesh, "client", "server"));

@@ -69,9 +69,13 @@ fn judge(mesh: &Mesh, how: &str, allowed: bool, answer: &str, heard: bool) -> Re
     counted.then_some(()).ok_or(format!("{name} is zero:\n{}", metrics.about("authz")))
 }
 
+/// A certificate is replaced when two thirds of that are gone: that leaves seconds, for a busy machine too.
+const LEAF_SECONDS: u32 = 12;
+
 /// Certificates live for seconds; requests go on over several of them.
 pub(super) fn renewal() {
-    let plan = Plan::new().pod("client").pod("server").control(["--leaf-lifetime", "6s"]);
+    let life = format!("{LEAF_SECONDS}s");
+    let plan = Plan::new().pod("client").pod("server").control(["--leaf-lifetime", &life]);
     let mesh = plan.service("server", [HTTP_PORT], &["server"]).start("renewal", Meshed::Yes);
     let applications = Applications::start(&mesh, "server", "welcome");
     let expiry = |pod: &str| expiry(&mesh.pod(pod).metrics());
@@ -83,7 +87,7 @@ pub(super) fn renewal() {
     // Past the end of the first certificates' life, and past that of the second ones.
     for round in 0..2 {
         for (pod, first) in ["client", "server"].into_iter().zip(first) {
-            let later = first + 6.0 * f64::from(round);
+            let later = first + f64::from(LEAF_SECONDS * round);
             let what = format!("certificate {} of {pod} to be replaced", round + 1);
             wait::until(&what, Duration::from_secs(20), || (expiry(pod) > later).then_some(()));
         }

@@ -245,7 +245,7 @@ pub(super) fn gibibyte() {
             let mut grown = Vec::new();
             for (before, after) in before.iter().zip(memory()) {
                 let (Some(before), Some(after)) = (before, after) else { continue };
-                grown.push(after.peak - before.resident);
+                grown.push(after.peak.saturating_sub(before.resident));
             }
             println!("{name}, {meshed:?}: {took:.1?}, proxies grew by at most {grown:?} KiB");
             if grown.iter().any(|kib| *kib > GROWTH_KIB_MAX) {

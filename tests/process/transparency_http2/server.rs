@@ -7,6 +7,7 @@ use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use leno_runtime::tasks::spawn_local;
 use leno_tests::events::Events;
+use leno_tests::wait;
 use std::cell::{Cell, RefCell};
 use std::net::Ipv6Addr;
 use std::rc::Rc;
@@ -46,7 +47,7 @@ pub(super) async fn serve(
     let _ = listening.send(());
     let _ = finished.await;
     // What a client gave up must reach us: a stream that stays open is missing from the events.
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(3);
+    let deadline = tokio::time::Instant::now() + wait::LIMIT;
     while active.get() > 0 && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -216,9 +216,10 @@ mod tests {
         let pid = i32::try_from(shell.id()).expect("a process id");
         let roles = Roles { app: vec![("worker".into(), vec![pid])], ..Roles::default() };
         let sampler = Sampler::start(roles);
+        // Before the mark, so that the window begins where nothing is used yet: the shell waits.
+        let begin_monotonic_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
         sampler.mark();
         let before = processes::table()[&pid];
-        let begin_monotonic_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
         shell.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
         let mut line = String::new();
         let mut out = BufReader::new(shell.stdout.take().expect("piped"));
@@ -248,7 +249,7 @@ mod tests {
         let begin_monotonic_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
         let cpu_begin = clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let mut sum = 0_u64;
-        while clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID) < cpu_begin + 60_000_000 {
+        while clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID) < cpu_begin + 600_000_000 {
             sum = (0..10_000_u64).fold(sum, |sum, i| sum.wrapping_mul(31).wrapping_add(i));
         }
         let cpu_s = (clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID) - cpu_begin) as f64 / 1e9;

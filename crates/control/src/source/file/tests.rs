@@ -66,39 +66,49 @@ fn edits_mistakes_renames_and_layers() {
     check(" problems=1");
 }
 
-async fn expect_change(inventory: &mut watch::Receiver<Arc<Inventory>>) {
-    let changed = timeout(Duration::from_secs(1), inventory.changed()).await;
-    assert!(changed.is_ok_and(|changed| changed.is_ok()));
-}
-
+/// A busy machine may break the promise once; who looks every five seconds breaks it each time.
 #[tokio::test]
 async fn an_edit_is_live_within_a_second() {
+    let mut late = Vec::new();
+    while late.len() < 3 {
+        match edits_are_live().await {
+            Ok(()) => return,
+            Err(expected) => late.push(expected),
+        }
+    }
+    panic!("not seen within a second: {late:?}");
+}
+
+/// What was not seen within a second, if anything.
+async fn edits_are_live() -> Result<(), &'static str> {
+    let second = Duration::from_secs(1);
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("manifests");
     fs::create_dir(&root).unwrap();
     let (out, mut inventory) = watch::channel(Arc::default());
     let mut first = inventory.clone();
     let task = leno_runtime::tasks::spawn("test source", run(vec![root.clone()], out));
-    let mut expect = async |expected: &str| {
+    let mut expect = async |expected: &'static str| {
         let seen = inventory.wait_for(|inventory| show(inventory) == expected);
-        let within = timeout(Duration::from_secs(1), seen).await;
-        assert!(within.is_ok_and(|seen| seen.is_ok()), "not seen in time: {expected}");
+        timeout(second, seen).await.map_err(|_| expected)?.map(drop).map_err(|_| expected)
     };
     // That there is nothing is news as well.
-    expect_change(&mut first).await;
+    let nothing = "that there is nothing";
+    timeout(second, first.changed()).await.map_err(|_| nothing)?.map_err(|_| nothing)?;
     fs::write(root.join("a.yaml"), service("a", "80")).unwrap();
-    expect("a:80 problems=0").await;
+    expect("a:80 problems=0").await?;
     // In place, same length, within the clock's granularity.
     fs::write(root.join("a.yaml"), service("a", "81")).unwrap();
-    expect("a:81 problems=0").await;
+    expect("a:81 problems=0").await?;
     fs::write(root.join("b.yaml"), service("b", "1")).unwrap();
-    expect("a:81 b:1 problems=0").await;
+    expect("a:81 b:1 problems=0").await?;
     fs::write(root.join("c.yaml"), "kind: [").unwrap();
-    expect("a:81 b:1 problems=1").await;
+    expect("a:81 b:1 problems=1").await?;
     for name in ["a.yaml", "b.yaml", "c.yaml"] {
         fs::remove_file(root.join(name)).unwrap();
     }
-    expect(" problems=0").await;
+    expect(" problems=0").await?;
     drop((inventory, first));
     task.await.unwrap().unwrap();
+    Ok(())
 }
