@@ -1,11 +1,17 @@
 //! A program of the user inside a pod: from the caller's own process, so that the terminal is the caller's.
 
+use crate::stage::CONTAINER;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A container's process becomes its program within milliseconds, on a machine that has anything to give.
+const PROGRAM_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Where to enter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +20,28 @@ pub enum Place {
     Container(u32),
     /// The node's network namespace only.
     Node(u32),
+}
+
+/// Waits until a container's process has become its program. Before that it sees the machine's own files, or a root that is half
+/// built, and what is done in the container must not be done there.
+///
+/// # Errors
+/// The process is gone, or stays what it is.
+pub fn wait_for_program(pid: u32) -> io::Result<()> {
+    let began = Instant::now();
+    while !is_program(&std::fs::read(format!("/proc/{pid}/cmdline"))?) {
+        if began.elapsed() > PROGRAM_WAIT_MAX {
+            return Err(io::Error::other("the container has not started its program"));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+/// Whether this is the command line of a container's program. It is empty in the middle of an exec.
+fn is_program(command_line: &[u8]) -> bool {
+    let stage = command_line.split(|byte| *byte == 0).nth(1);
+    !command_line.is_empty() && stage != Some(CONTAINER.as_bytes())
 }
 
 /// Runs the program and answers its exit code; 128 and the signal's number when a signal ended it. Call from a process
@@ -38,6 +66,9 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
             ],
         ),
     };
+    if matches!(place, Place::Container(_)) {
+        wait_for_program(pid)?;
+    }
     let environment = match place {
         Place::Container(_) => std::fs::read(format!("/proc/{pid}/environ"))?,
         Place::Node(_) => Vec::new(),
@@ -78,4 +109,33 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
         .wait()?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use std::os::unix::process::CommandExt as _;
+
+    #[test]
+    fn a_container_is_entered_when_it_is_one() {
+        assert!(!is_program(b""));
+        assert!(!is_program(b"/proc/self/exe\0__container\0/run/start.json\0"));
+        assert!(is_program(b"/bin/server\0"));
+        assert!(is_program(b"sh\0-c\0echo __container\0"));
+        // A shell that waits for its script, and does not look like a program yet.
+        let place = tempfile::tempdir().unwrap();
+        let script = place.path().join(CONTAINER);
+        nix::unistd::mkfifo(&script, Mode::S_IRWXU).unwrap();
+        let mut shell = Command::new("/bin/sh");
+        let mut shell = shell.arg0("leno").arg(CONTAINER).current_dir(&place).spawn().unwrap();
+        let line = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!is_program(&line(shell.id())));
+        std::fs::write(&script, "exec sleep 600\n").unwrap();
+        wait_for_program(shell.id()).unwrap();
+        assert!(line(shell.id()).starts_with(b"sleep\0"));
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert!(wait_for_program(shell.id()).is_err());
+    }
 }

@@ -102,6 +102,7 @@ fn inside(arguments: &[String]) -> io::Result<()> {
         return Err(io::Error::other("needs a container, its process and a command"));
     };
     let mut start: Start = serde_json::from_slice(&std::fs::read(start)?)?;
+    crate::enter::wait_for_program(pid.parse().map_err(io::Error::other)?)?;
     let root = std::fs::File::open(format!("/proc/{pid}/ns/mnt"))?;
     setns(root, CloneFlags::CLONE_NEWNS)?;
     start.command = command.to_vec();
