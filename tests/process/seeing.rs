@@ -5,7 +5,7 @@ use leno_tests::load::{Connections, get};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::wait;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 /// An application that speaks HTTP.
 const HTTP_PORT: u16 = 8001;
@@ -138,9 +138,9 @@ fn admin_answers_and_changes_the_log_level() {
         assert!(path == "/live" || !answer.body.is_empty(), "{path} says nothing");
     }
     assert_eq!(pod.admin("/none").expect("an answer").status, 404);
-    let put = |level: &str| {
+    let put_at = |ip: Ipv4Addr, level: &str| {
         pod.namespace.run(|| {
-            let address = SocketAddr::from(([127, 0, 0, 1], 4191));
+            let address = SocketAddr::from((ip, 4191));
             let mut stream = TcpStream::connect(address).expect("connect");
             let length = level.len();
             let request = format!(
@@ -152,9 +152,14 @@ fn admin_answers_and_changes_the_log_level() {
             answer
         })
     };
+    let put = |level: &str| put_at(Ipv4Addr::LOCALHOST, level);
     assert!(put("debug").starts_with("HTTP/1.1 2"), "{}", put("debug"));
     assert!(pod.admin("/proxy-log-level").expect("an answer").body.contains("debug"));
     assert!(put("no such level!").starts_with("HTTP/1.1 400"), "{}", put("no such level!"));
+    // Who comes by the pod's address may be anybody.
+    let refused = put_at(pod.addresses.v4, "trace");
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(!pod.admin("/proxy-log-level").expect("an answer").body.contains("trace"));
     // Reached from outside the pod too: that is where Prometheus is.
     let address = SocketAddr::from((pod.addresses.v4, 4191));
     let scrape = admin::get(mesh.node(), address, "/metrics").expect("a scrape from the node");

@@ -2,6 +2,8 @@
 //!
 //! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET` and `PUT /proxy-log-level`. It never touches a
 //! data thread: metrics are read from the shared registry.
+//!
+//! The port is open to whoever reaches the pod, as Prometheus and the kubelet do, so it changes something only for those inside of the pod.
 
 use crate::telemetry::Registry;
 use bytes::Bytes;
@@ -57,8 +59,8 @@ pub async fn run(listener: TcpListener, state: State) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(permit) = connections.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "the admin listener cannot accept");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -66,10 +68,11 @@ pub async fn run(listener: TcpListener, state: State) {
             }
         };
         let state = state.clone();
+        let from_inside = peer.ip().to_canonical().is_loopback();
         leno_runtime::tasks::spawn("admin connection", async move {
             let service = service_fn(move |request| {
                 let state = state.clone();
-                async move { Ok::<_, Infallible>(answer(&state, request).await) }
+                async move { Ok::<_, Infallible>(answer(&state, request, from_inside).await) }
             });
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -84,7 +87,11 @@ pub async fn run(listener: TcpListener, state: State) {
     }
 }
 
-async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(
+    state: &State,
+    request: Request<Incoming>,
+    from_inside: bool,
+) -> Response<Full<Bytes>> {
     let method = request.method().clone();
     match (request.uri().path(), &method) {
         ("/live", &Method::GET) => text(StatusCode::OK, "live\n"),
@@ -101,6 +108,10 @@ async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Byte
             let level = state.level.as_ref().map(LevelHandle::get).unwrap_or_default();
             text(StatusCode::OK, level + "\n")
         }
+        ("/proxy-log-level", &Method::PUT) if !from_inside => text(
+            StatusCode::FORBIDDEN,
+            "the log level is changed from inside of the pod alone; kubectl port-forward leads there\n",
+        ),
         ("/proxy-log-level", &Method::PUT) => set_level(state, request.into_body()).await,
         ("/live" | "/ready" | "/metrics" | "/config", _) => not_allowed("GET"),
         ("/proxy-log-level", _) => not_allowed("GET, PUT"),
