@@ -4,24 +4,31 @@
 //! Retries and failure accrual are not carried out yet, queues are bounded by the proxy's own limits: [`unserved`]
 //! names the former.
 //!
+//! A route that cannot be read stops no other: see [`received`].
+//!
 //! - `backend.rs`: backends and how endpoints are found.
 //! - `distribution.rs`: the one shape that four kinds of routes share.
 //! - `http.rs`, `grpc.rs`, `connection.rs`: routes of each kind.
+//! - `spared.rs`: what is kept of a route that cannot be read.
 
 use crate::WireError;
 use crate::parts;
-use leno_model::limit::{ROUTES_MAX, RULES_MAX};
+use leno_model::limit::RULES_MAX;
 use leno_model::name::WorkloadId;
 use leno_model::route::{OutboundPolicy, OutboundProtocol};
 use linkerd2_proxy_api::outbound as message;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use spared::Refused;
+use spared::Spared;
+
 mod backend;
 mod connection;
 mod distribution;
 pub(crate) mod grpc;
 mod http;
+mod spared;
 
 /// What a proxy wants to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +63,32 @@ pub fn read_request(message: &message::TrafficSpec) -> Result<(WorkloadId, Targe
     Ok((workload, target))
 }
 
-/// Reads a policy.
+/// A policy, and which routes of the message it has otherwise or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    /// The policy.
+    pub policy: OutboundPolicy,
+    /// Routes that could not be read, with the reason.
+    pub refused: Vec<Refused>,
+}
+
+/// Reads a policy of which every part is to be right.
 ///
 /// # Errors
 /// Names the field that is missing, malformed, too large or not supported.
 pub fn from_message(message: &message::OutboundPolicy) -> Result<OutboundPolicy, WireError> {
+    let Received { policy, refused } = received(message)?;
+    refused.into_iter().next().map_or(Ok(policy), |refused| Err(refused.error))
+}
+
+/// Reads a policy, and its routes one by one. What a route that cannot be read would have decided is not left to others that may be
+/// less strict: as many of its requests as can be told answer with a failure, its connections are refused.
+///
+/// # Errors
+/// What is not in a route is missing, malformed or too large.
+pub fn received(message: &message::OutboundPolicy) -> Result<Received, WireError> {
     use message::proxy_protocol::Kind;
+    let mut spared = Spared::default();
     let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
     let protocol = match protocol.ok_or(WireError::Missing("protocol.kind"))? {
         Kind::Detect(detect) => {
@@ -70,20 +97,29 @@ pub fn from_message(message: &message::OutboundPolicy) -> Result<OutboundPolicy,
             let opaque = detect.opaque.as_ref().ok_or(WireError::Missing("detect.opaque"))?;
             OutboundProtocol::Detect {
                 timeout: parts::duration(detect.timeout.as_ref(), "detect.timeout")?,
-                http1: http::routes(&http1.routes)?,
-                http2: http::routes(&http2.routes)?,
-                opaque: connection::opaque_routes(&opaque.routes)?,
+                http1: http::routes(&http1.routes, &mut spared)?,
+                http2: http::routes(&http2.routes, &mut spared)?,
+                opaque: connection::opaque_routes(&opaque.routes, &mut spared)?,
             }
         }
-        Kind::Http1(http1) => OutboundProtocol::Http1(http::routes(&http1.routes)?),
-        Kind::Http2(http2) => OutboundProtocol::Http2(http::routes(&http2.routes)?),
-        Kind::Grpc(grpc) => OutboundProtocol::Grpc(grpc::routes(&grpc.routes)?),
+        Kind::Http1(http1) => OutboundProtocol::Http1(http::routes(&http1.routes, &mut spared)?),
+        Kind::Http2(http2) => OutboundProtocol::Http2(http::routes(&http2.routes, &mut spared)?),
+        Kind::Grpc(grpc) => OutboundProtocol::Grpc(grpc::routes(&grpc.routes, &mut spared)?),
         Kind::Opaque(opaque) => {
-            OutboundProtocol::Opaque(connection::opaque_routes(&opaque.routes)?)
+            OutboundProtocol::Opaque(connection::opaque_routes(&opaque.routes, &mut spared)?)
         }
-        Kind::Tls(tls) => OutboundProtocol::Tls(connection::tls_routes(&tls.routes)?),
+        Kind::Tls(tls) => OutboundProtocol::Tls(connection::tls_routes(&tls.routes, &mut spared)?),
     };
-    Ok(OutboundPolicy { parent: parts::resource(message.metadata.as_ref(), "metadata")?, protocol })
+    let parent = parts::resource(message.metadata.as_ref(), "metadata")?;
+    Ok(Received { policy: OutboundPolicy { parent, protocol }, refused: spared.refused })
+}
+
+/// Whether the policy can be written, and read again where it goes.
+///
+/// # Errors
+/// What keeps it from that.
+pub fn check(policy: &OutboundPolicy) -> Result<(), WireError> {
+    from_message(&to_message(policy)?).map(drop)
 }
 
 /// Writes a policy.
@@ -157,11 +193,6 @@ pub fn unserved(message: &message::OutboundPolicy) -> Vec<&'static str> {
     unserved.sort_unstable();
     unserved.dedup();
     unserved
-}
-
-/// Refuses a list of routes that is too long.
-fn few_routes(count: usize) -> Result<(), WireError> {
-    parts::at_most(count, ROUTES_MAX, "routes")
 }
 
 /// A route has rules, and not too many.

@@ -3,13 +3,18 @@
 //! A filter on such a route only ever says that its traffic is forbidden or its reference broken: an empty distribution
 //! for a rule, a broken backend for one backend.
 
-use super::{few_routes, some_rules};
+use super::some_rules;
+use super::spared::Spared;
 use crate::{WireError, matching, parts};
-use leno_model::route::{Distribution, OpaqueRoute, OpaqueRoutes};
+use leno_model::limit::RULES_MAX;
+use leno_model::name::Resource;
+use leno_model::route::{Distribution, HostMatch, OpaqueRoute, OpaqueRoutes};
 use linkerd2_proxy_api::outbound as message;
 
-pub(super) fn opaque_routes(messages: &[message::OpaqueRoute]) -> Result<OpaqueRoutes, WireError> {
-    few_routes(messages.len())?;
+pub(super) fn opaque_routes(
+    messages: &[message::OpaqueRoute],
+    spared: &mut Spared,
+) -> Result<OpaqueRoutes, WireError> {
     let route = |message: &message::OpaqueRoute| {
         some_rules(message.rules.len())?;
         Ok(OpaqueRoute {
@@ -18,7 +23,23 @@ pub(super) fn opaque_routes(messages: &[message::OpaqueRoute]) -> Result<OpaqueR
             rules: message.rules.iter().map(opaque::rule).collect::<Result<_, _>>()?,
         })
     };
-    Ok(OpaqueRoutes { routes: messages.iter().map(route).collect::<Result<_, WireError>>()? })
+    let rest_of = |message: &message::OpaqueRoute, resource| {
+        rest(resource, Vec::new(), &message.rules, opaque::rule)
+    };
+    let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
+    Ok(OpaqueRoutes { routes })
+}
+
+/// What is kept of a route of connections that cannot be read: its good rules, and refusals in the place of the others.
+fn rest<M>(
+    resource: Resource,
+    server_names: Vec<HostMatch>,
+    rules: &[M],
+    rule: impl Fn(&M) -> Result<Distribution, WireError>,
+) -> Option<OpaqueRoute> {
+    let refusing = |message: &M| rule(message).unwrap_or(Distribution::Empty);
+    let rules: Vec<_> = rules.iter().take(RULES_MAX).map(refusing).collect();
+    (!rules.is_empty()).then_some(OpaqueRoute { resource, server_names, rules })
 }
 
 pub(super) fn opaque_routes_message(
@@ -37,8 +58,10 @@ pub(super) fn opaque_routes_message(
     routes.routes.iter().map(route).collect()
 }
 
-pub(super) fn tls_routes(messages: &[message::TlsRoute]) -> Result<OpaqueRoutes, WireError> {
-    few_routes(messages.len())?;
+pub(super) fn tls_routes(
+    messages: &[message::TlsRoute],
+    spared: &mut Spared,
+) -> Result<OpaqueRoutes, WireError> {
     let route = |message: &message::TlsRoute| {
         some_rules(message.rules.len())?;
         Ok(OpaqueRoute {
@@ -47,7 +70,12 @@ pub(super) fn tls_routes(messages: &[message::TlsRoute]) -> Result<OpaqueRoutes,
             rules: message.rules.iter().map(tls::rule).collect::<Result<_, _>>()?,
         })
     };
-    Ok(OpaqueRoutes { routes: messages.iter().map(route).collect::<Result<_, WireError>>()? })
+    let rest_of = |message: &message::TlsRoute, resource| {
+        let server_names = matching::server_names(&message.snis).ok()?;
+        rest(resource, server_names, &message.rules, tls::rule)
+    };
+    let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
+    Ok(OpaqueRoutes { routes })
 }
 
 pub(super) fn tls_routes_message(

@@ -3,7 +3,8 @@
 use super::backend::{backend, backend_message, is_penalizing};
 use super::distribution::distribution;
 use super::http::{failure_of_broken, timeouts, timeouts_message};
-use super::{few_routes, some_rules};
+use super::some_rules;
+use super::spared::{Spared, rest};
 use crate::matching::{self, FailureKind};
 use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
@@ -20,8 +21,10 @@ const UNAVAILABLE: u16 = 14;
 /// A method of whatever service: this expression, then the escaped name.
 const ANY_SERVICE: &str = "/[^/]+/";
 
-pub(super) fn routes(messages: &[message::GrpcRoute]) -> Result<HttpRoutes, WireError> {
-    few_routes(messages.len())?;
+pub(super) fn routes(
+    messages: &[message::GrpcRoute],
+    spared: &mut Spared,
+) -> Result<HttpRoutes, WireError> {
     let route = |message: &message::GrpcRoute| {
         some_rules(message.rules.len())?;
         Ok(HttpRoute {
@@ -30,7 +33,13 @@ pub(super) fn routes(messages: &[message::GrpcRoute]) -> Result<HttpRoutes, Wire
             rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
         })
     };
-    Ok(HttpRoutes { routes: messages.iter().map(route).collect::<Result<_, WireError>>()? })
+    let matches =
+        |message: &message::grpc_route::Rule| message.matches.iter().map(rpc_match).collect();
+    let rest_of = |message: &message::GrpcRoute, resource| {
+        rest(resource, &message.hosts, &message.rules, rule, matches, UNAVAILABLE)
+    };
+    let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
+    Ok(HttpRoutes { routes })
 }
 
 fn rule(message: &message::grpc_route::Rule) -> Result<HttpRule, WireError> {

@@ -2,7 +2,8 @@
 
 use super::backend::{backend, backend_message, is_penalizing};
 use super::distribution::distribution;
-use super::{few_routes, some_rules};
+use super::some_rules;
+use super::spared::{Spared, rest};
 use crate::matching::{self, FailureKind};
 use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
@@ -13,8 +14,10 @@ use linkerd2_proxy_api::{http_route, outbound as message};
 
 distribution!(http_route, route_backend, route_backend_message);
 
-pub(super) fn routes(messages: &[message::HttpRoute]) -> Result<HttpRoutes, WireError> {
-    few_routes(messages.len())?;
+pub(super) fn routes(
+    messages: &[message::HttpRoute],
+    spared: &mut Spared,
+) -> Result<HttpRoutes, WireError> {
     let route = |message: &message::HttpRoute| {
         some_rules(message.rules.len())?;
         Ok(HttpRoute {
@@ -23,7 +26,14 @@ pub(super) fn routes(messages: &[message::HttpRoute]) -> Result<HttpRoutes, Wire
             rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
         })
     };
-    Ok(HttpRoutes { routes: messages.iter().map(route).collect::<Result<_, WireError>>()? })
+    let matches = |message: &message::http_route::Rule| {
+        message.matches.iter().map(matching::request_match).collect()
+    };
+    let rest_of = |message: &message::HttpRoute, resource| {
+        rest(resource, &message.hosts, &message.rules, rule, matches, 500)
+    };
+    let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
+    Ok(HttpRoutes { routes })
 }
 
 fn rule(message: &message::http_route::Rule) -> Result<HttpRule, WireError> {

@@ -321,6 +321,156 @@ fn malformed_filters_and_backends_are_refused_by_field() {
     );
 }
 
+/// A route that is good, beside one of two rules that `spoil` was let at.
+fn beside(
+    protocol: impl Fn(HttpRoutes) -> OutboundProtocol,
+    mut routes: HttpRoutes,
+    spoil: impl FnOnce(&mut message::proxy_protocol::Kind),
+) -> (Vec<String>, Vec<HttpRoute>) {
+    let good = HttpRoute {
+        resource: Resource::object("gateway.networking.k8s.io", "HTTPRoute", "default", "good"),
+        ..routes.routes[0].clone()
+    };
+    let rules = &mut routes.routes[0].rules;
+    let matches = vec![path(PathMatch::Prefix("/second".into()))];
+    rules.push(HttpRule { matches, ..rules[0].clone() });
+    routes.routes.push(good.clone());
+    let policy = OutboundPolicy { parent: service("web"), protocol: protocol(routes) };
+    let mut message = to_message(&policy).unwrap();
+    spoil(message.protocol.as_mut().unwrap().kind.as_mut().unwrap());
+    let received = received(&message).unwrap();
+    assert_eq!(
+        from_message(&message).err(),
+        received.refused.first().map(|refused| refused.error.clone())
+    );
+    // What is kept can be said, in a snapshot, say.
+    assert_eq!(super::check(&received.policy), Ok(()));
+    let (OutboundProtocol::Http1(mut routes) | OutboundProtocol::Grpc(mut routes)) =
+        received.policy.protocol
+    else {
+        panic!("declared")
+    };
+    assert_eq!(routes.routes.pop(), Some(good), "the other route");
+    (received.refused.iter().map(ToString::to_string).collect(), routes.routes)
+}
+
+/// Each rule as its number of matches, and the status of its failure where it is nothing else.
+fn show_rules(routes: &[HttpRoute]) -> Vec<String> {
+    let fails = |rule: &HttpRule| match (&rule.filters[..], &rule.backends) {
+        ([Filter::Fail(failure)], Distribution::Empty) if failure.denominator == 0 => {
+            format!(" fail {}", failure.status)
+        }
+        _ => String::new(),
+    };
+    let rules = routes.iter().flat_map(|route| &route.rules);
+    rules.map(|rule| format!("{}{}", rule.matches.len(), fails(rule))).collect()
+}
+
+/// A route that cannot be read fails what it is known to be for, and takes no other with it.
+#[test]
+fn one_bad_route_does_not_take_the_others_with_it() {
+    use message::proxy_protocol::Kind;
+    let check = |spoil: &dyn Fn(&mut message::HttpRoute), error: &str, expected: &[&str]| {
+        let (refused, routes) = beside(OutboundProtocol::Http1, http_routes(), |kind| {
+            let Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
+            spoil(&mut http1.routes[0]);
+        });
+        let error = if error.is_empty() { Vec::new() } else { vec![error.to_owned()] };
+        assert_eq!(
+            (refused, show_rules(&routes)),
+            (error, expected.iter().map(|e| (*e).to_owned()).collect())
+        );
+    };
+    let header = |rule: &mut message::http_route::Rule| {
+        rule.matches[0].headers[0].value =
+            Some(http_route::header_match::Value::Exact(b"v2\n".to_vec()));
+    };
+    let control = "route default/r: headers.exact: the value has control characters";
+    check(&|_| {}, "", &["4", "1"]);
+    // A filter, a backend: what the rule matches fails.
+    check(
+        &|r| r.rules[0].filters[0].kind = None,
+        "route default/r: filters.kind is missing",
+        &["4 fail 500", "1"],
+    );
+    check(
+        &|r| r.rules[1].backends = None,
+        "route default/r: backends.kind is missing",
+        &["4", "1 fail 500"],
+    );
+    // One match of several; the only one.
+    check(&|r| header(&mut r.rules[0]), control, &["3 fail 500", "1"]);
+    check(
+        &|r| {
+            header(&mut r.rules[0]);
+            r.rules[0].matches.truncate(1);
+        },
+        control,
+        &["1"],
+    );
+    // What matches everything goes on to, and what is longer than can be looked at may.
+    check(
+        &|r| {
+            r.rules[0].matches.clear();
+            r.rules[0].backends = None;
+        },
+        "route default/r: backends.kind is missing",
+        &["0 fail 500", "1"],
+    );
+    check(
+        &|r| r.rules = vec![r.rules[1].clone(); 129],
+        "route default/r: routes.rules has 129, at most 128 are taken",
+        &["0 fail 500"],
+    );
+    check(
+        &|r| r.rules[1].matches = vec![r.rules[1].matches[0].clone(); 129],
+        "route default/r: routes.rules.matches has 129, at most 128 are taken",
+        &["4", "0 fail 500"],
+    );
+    check(&|r| r.metadata = None, "route /unreadable: routes.metadata is missing", &["4", "1"]);
+    // Whose requests they would be is not known.
+    check(&|r| r.rules.clear(), "route default/r: routes.rules is missing", &[]);
+    check(&|r| r.hosts[0].r#match = None, "route default/r: hosts.match is missing", &[]);
+
+    let (refused, routes) = beside(OutboundProtocol::Grpc, grpc_routes(), |kind| {
+        let Kind::Grpc(grpc) = kind else { panic!("declared gRPC") };
+        let rule = &mut grpc.routes[0].rules[0];
+        rule.matches[1].rpc.as_mut().unwrap().service = "a/b".into();
+        // As `beside` leaves it, which is for HTTP routes.
+        grpc.routes[0].rules.truncate(1);
+    });
+    assert_eq!(refused, ["route default/r: rpc.service: \"a/b\" is not a gRPC name"]);
+    assert_eq!(show_rules(&routes), ["3 fail 14"]);
+}
+
+/// Connections of a route that cannot be read are refused.
+#[test]
+fn one_bad_route_of_connections_refuses_its_own() {
+    use message::proxy_protocol::Kind;
+    let check = |spoil: &dyn Fn(&mut message::TlsRoute), expected: &[usize]| {
+        let names = vec![HostMatch::Exact("db".into())];
+        let mut routes = connection_routes(names);
+        routes.routes.push(routes.routes[0].clone());
+        let policy =
+            OutboundPolicy { parent: service("db"), protocol: OutboundProtocol::Tls(routes) };
+        let mut message = to_message(&policy).unwrap();
+        let kind = message.protocol.as_mut().unwrap().kind.as_mut().unwrap();
+        let Kind::Tls(tls) = kind else { panic!("declared TLS") };
+        spoil(&mut tls.routes[0]);
+        let received = received(&message).unwrap();
+        assert_eq!(received.refused.len(), 1);
+        let OutboundProtocol::Tls(routes) = received.policy.protocol else { panic!("TLS") };
+        let refusing = |route: &OpaqueRoute| {
+            route.rules.iter().filter(|rule| **rule == Distribution::Empty).count()
+        };
+        assert_eq!(routes.routes.iter().map(refusing).collect::<Vec<_>>(), expected);
+    };
+    // One of the three rules refuses as it is.
+    check(&|r| r.rules[0].backends = None, &[2, 1]);
+    check(&|r| r.snis[0].r#match = None, &[1]);
+    check(&|r| r.rules.clear(), &[1]);
+}
+
 #[test]
 fn parts_of_a_policy_are_all_there() {
     let kind = |kind| message::OutboundPolicy {

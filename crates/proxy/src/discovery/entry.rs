@@ -157,7 +157,7 @@ async fn follow<K: Topic, C: ControlChannel>(
 
 fn report<K: Topic>(key: &K::Key, refused: &[String], shared: &Shared) {
     let Some(first) = refused.first() else { return };
-    shared.status.endpoints_refused.fetch_add(refused.len() as u64, Relaxed);
+    K::refused(&shared.status).fetch_add(refused.len() as u64, Relaxed);
     let (awaited, count) = (K::awaited(key), refused.len());
     tracing::warn!(awaited, count, first, "left out of what the control plane said");
 }

@@ -22,6 +22,8 @@ pub struct Status {
     pub malformed: AtomicU64,
     /// Endpoints that were left out of a message that was used otherwise.
     pub endpoints_refused: AtomicU64,
+    /// Routes that could not be read in a message that was used otherwise.
+    pub routes_refused: AtomicU64,
     /// Streams that the control plane refused for a lasting reason.
     pub refusals: AtomicU64,
     /// Streams that broke or could not be opened.
@@ -96,6 +98,7 @@ impl Status {
         let errors = [
             ("error=\"malformed\"", &self.malformed),
             ("error=\"endpoint\"", &self.endpoints_refused),
+            ("error=\"route\"", &self.routes_refused),
             ("error=\"refused\"", &self.refusals),
             ("error=\"stream\"", &self.failures),
             ("error=\"timeout\"", &self.timeouts),

@@ -3,7 +3,9 @@
 use super::*;
 use leno_model::name::Resource;
 use leno_model::policy::{DefaultPolicy, InboundProtocol};
-use leno_model::route::{OpaqueRoutes, OutboundProtocol};
+use leno_model::route::{
+    Distribution, HttpRoute, HttpRoutes, HttpRule, OpaqueRoutes, OutboundProtocol, Timeouts,
+};
 use leno_model::workload::{Endpoint, EndpointUpdate, Labels, ProtocolHint};
 use leno_runtime::tasks::Owned;
 use leno_testkit::control::{Behaviour, ControlPlane, Message, Topic as Told};
@@ -359,6 +361,35 @@ async fn one_bad_endpoint_does_not_hide_the_others() {
     let endpoints = bench.handle.endpoints(&WEB.into()).await.unwrap();
     assert_eq!(hosts(&endpoints.borrow()), [1]);
     assert_eq!(bench.handle.status().endpoints_refused.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn one_bad_route_does_not_hide_the_others() {
+    let bench = bench(settings());
+    let route = |name: &str| HttpRoute {
+        resource: Resource::object("gateway.networking.k8s.io", "HTTPRoute", "default", name),
+        hosts: Vec::new(),
+        rules: vec![HttpRule {
+            matches: Vec::new(),
+            filters: Vec::new(),
+            backends: Distribution::Empty,
+            timeouts: Timeouts::default(),
+        }],
+    };
+    let routes = HttpRoutes { routes: vec![route("bad"), route("good")] };
+    let policy = OutboundPolicy { protocol: OutboundProtocol::Http1(routes), ..policy("web") };
+    let mut message = leno_api::outbound::to_message(&policy).unwrap();
+    use linkerd2_proxy_api::outbound::proxy_protocol::Kind;
+    let Some(Kind::Http1(http1)) = message.protocol.as_mut().and_then(|p| p.kind.as_mut()) else {
+        panic!("declared HTTP/1")
+    };
+    http1.routes[0].rules.clear();
+    let told = Told::Outbound(target());
+    bench.control.behave(told, Behaviour::Say(Message::Outbound(message)));
+    let read = bench.handle.outbound(target()).await.unwrap();
+    let OutboundProtocol::Http1(routes) = &read.borrow().protocol else { panic!("HTTP/1") };
+    assert_eq!(routes.routes, [route("good")]);
+    assert_eq!(bench.handle.status().routes_refused.load(Relaxed), 1);
 }
 
 #[tokio::test]

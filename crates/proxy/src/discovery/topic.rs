@@ -16,7 +16,7 @@ use std::future::Future;
 use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tonic::client::GrpcService;
 use tonic::codegen::{Body, Bytes, StdError};
 use tonic::{Request, Status as GrpcStatus, Streaming};
@@ -66,6 +66,8 @@ pub(super) trait Topic: 'static {
 
     /// Where entries of this topic are counted.
     fn figure(status: &Status) -> &AtomicUsize;
+    /// Where parts of its messages that were left out are counted.
+    fn refused(status: &Status) -> &AtomicU64;
     /// Where its states are remembered.
     fn kept(known: &mut Known) -> &mut Kept<Self::Key, Self::State>;
     /// The thing in words.
@@ -95,6 +97,10 @@ impl Topic for Outbound {
         &status.outbound_entries
     }
 
+    fn refused(status: &Status) -> &AtomicU64 {
+        &status.routes_refused
+    }
+
     fn kept(known: &mut Known) -> &mut Kept<SocketAddr, OutboundPolicy> {
         &mut known.outbound
     }
@@ -118,9 +124,10 @@ impl Topic for Outbound {
         message: &Self::Message,
         _: Option<&OutboundPolicy>,
     ) -> Result<Read<OutboundPolicy>, WireError> {
+        let received = leno_api::outbound::received(message)?;
         Ok(Read {
-            state: leno_api::outbound::from_message(message)?,
-            refused: Vec::new(),
+            state: received.policy,
+            refused: received.refused.iter().map(ToString::to_string).collect(),
             unserved: leno_api::outbound::unserved(message),
         })
     }
@@ -136,6 +143,10 @@ impl Topic for Endpoints {
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.endpoints_entries
+    }
+
+    fn refused(status: &Status) -> &AtomicU64 {
+        &status.endpoints_refused
     }
 
     fn kept(known: &mut Known) -> &mut Kept<Arc<str>, EndpointSet> {
@@ -192,6 +203,11 @@ impl Topic for Inbound {
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.inbound_entries
+    }
+
+    /// Of whom a port lets in nothing is left out.
+    fn refused(status: &Status) -> &AtomicU64 {
+        &status.routes_refused
     }
 
     fn kept(known: &mut Known) -> &mut Kept<u16, InboundPolicy> {
