@@ -1,6 +1,7 @@
 //! What fails while traffic flows, and that nobody notices.
 
 mod dying;
+mod protocol;
 mod restart;
 
 use crate::programs::web::{PORT, nginx};

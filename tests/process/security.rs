@@ -2,13 +2,16 @@
 
 mod bad_clients;
 mod bad_servers;
+mod misdirected;
 mod policy;
+mod rotation;
 mod standing;
 mod wire;
 
 use leno_tests::authority::Authority;
 use leno_tests::mesh::{Mesh, Plan};
 use leno_tests::script::find;
+use leno_tests::wait;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -42,6 +45,16 @@ fn bad_client_certificates_are_refused() {
 #[test]
 fn bad_server_certificates_are_refused() {
     bad_servers::refused();
+}
+
+#[test]
+fn a_server_of_another_identity_says_so() {
+    misdirected::told();
+}
+
+#[test]
+fn a_root_is_replaced_without_a_restart() {
+    rotation::replaced();
 }
 
 #[test]
@@ -128,14 +141,16 @@ fn answer(mut stream: TcpStream, port: u16, says: &str, heard: &AtomicUsize) {
     }
 }
 
-/// All that comes back for these bytes, until the end or until nothing more comes.
+/// All that comes back for these bytes, until the end or until nothing more comes: the first word may take long on a busy machine,
+/// and who is refused hears the end.
 fn talk(mut stream: TcpStream, says: &[u8]) -> String {
-    drop(stream.set_read_timeout(Some(Duration::from_millis(700))));
+    drop(stream.set_read_timeout(Some(wait::LIMIT)));
     drop(stream.write_all(says));
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut piece) {
         answer.extend_from_slice(&piece[..count]);
+        drop(stream.set_read_timeout(Some(Duration::from_millis(700))));
     }
     String::from_utf8_lossy(&answer).into_owned()
 }

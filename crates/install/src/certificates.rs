@@ -21,6 +21,13 @@ pub const ISSUER_LIFE_SECONDS: u64 = 365 * DAY_SECONDS;
 /// Certificates begin a minute ago, for nodes whose clock is behind.
 const CLOCK_SKEW_SECONDS: u64 = 60;
 
+/// How a root is replaced, for whoever has to be told: no pod is restarted, and no request fails.
+pub const ROTATION: &str = "a root is replaced in this order: (1) leno upgrade --identity-trust-anchors-file FILE, with old and new \
+    root in FILE; (2) wait until every proxy has both, which takes two minutes: leno check --proxy says so; (3) leno \
+    upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K, an issuer of the new root; (4) wait until every \
+    certificate is of it: their whole life, a day; (5) leno upgrade --force --identity-trust-anchors-file FILE, with the new \
+    root alone";
+
 /// A certificate with its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {

@@ -83,6 +83,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         level: Some(level),
         extra: vec![
             identity_metrics(identity_status.clone()),
+            anchors_metrics(credentials.clone()),
             discovery_metrics(&handle),
             Box::new(move |text| snapshot_status.write(text)),
         ],
@@ -133,8 +134,10 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     tracing::info!(signal = name, open = drain.open(), "draining");
     ready.send_replace(false);
     let drained = tokio::select! {
-        drained = drain.finish(config.limits.drain_max) => drained,
+        // First, so that it listens before the drain is waited for.
+        biased;
         () = signal::interrupt() => Drained::Cut(drain.open()),
+        drained = drain.finish(config.limits.drain_max) => drained,
     };
     match drained {
         Drained::Complete => tracing::info!("drained"),
@@ -300,6 +303,25 @@ fn identity_metrics(status: Arc<identity::Status>) -> admin::ExtraMetrics {
              control_identity_cert_refreshes_total{{result=\"ok\"}} {ok}\n\
              control_identity_cert_refreshes_total{{result=\"error\"}} {failed}\n"
         );
+    })
+}
+
+/// What operators wait for before they change the issuer, and before they take an old root out.
+fn anchors_metrics(credentials: watch::Receiver<Option<Arc<Credentials>>>) -> admin::ExtraMetrics {
+    Box::new(move |text| {
+        let Some(newest) = credentials.borrow().clone() else { return };
+        text.push_str(
+            "# HELP identity_trust_anchors_info 1, for each root that is trusted.\n\
+             # TYPE identity_trust_anchors_info gauge\n",
+        );
+        for root in newest.anchors().known() {
+            let leno_tls::anchors::Root { fingerprint, not_after } = root;
+            // Writing to a String cannot fail.
+            let _infallible = writeln!(
+                text,
+                "identity_trust_anchors_info{{fingerprint=\"{fingerprint}\",not_after=\"{not_after}\"}} 1"
+            );
+        }
     })
 }
 

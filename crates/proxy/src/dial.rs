@@ -141,7 +141,11 @@ fn refusal(worker: &Worker, endpoint: &Endpoint, refused: &Refused) -> Refusal {
     }
 }
 
-async fn send(stream: &mut Stream, mut bytes: &[u8]) -> std::io::Result<()> {
+/// Writes all of it, and flushes.
+///
+/// # Errors
+/// The stream's.
+pub async fn send(stream: &mut Stream, mut bytes: &[u8]) -> std::io::Result<()> {
     poll_fn(|context| {
         while !bytes.is_empty() {
             let count = std::task::ready!(stream.poll_write(context, bytes))?;

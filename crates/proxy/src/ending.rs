@@ -142,6 +142,9 @@ endings! {
     /// The policy of the port is not known yet: closed until it is.
     PolicyUnknown: 503, Unavailable, Mesh, WARN, "",
         "policy_unknown", "the policy of the port is not known yet";
+    /// It was HTTP when the connection began, and the control plane says now that it is bytes: a new connection goes right.
+    ProtocolChanged: 503, Unavailable, Mesh, INFO, "",
+        "protocol_changed", "the destination is of another protocol now, connect again";
     /// The machine has no socket, port or file descriptor left for us.
     SocketUnavailable: 503, Unavailable, Us, ERROR, "",
         "socket_unavailable", "the proxy has no socket left";
@@ -188,6 +191,12 @@ impl Ending {
     #[must_use]
     pub fn is_complete(self) -> bool {
         self == Self::Complete
+    }
+
+    /// Whether every request on the same connection would end so, and none on a new one.
+    #[must_use]
+    pub fn ends_connection(self) -> bool {
+        self == Self::ProtocolChanged
     }
 
     /// What a failed connect to the server means.

@@ -45,18 +45,23 @@ pub async fn serve<H: Hop>(worker: &Worker, hop: &H, client: Stream, ahead: Buff
     let mut streams = FuturesUnordered::new();
     let draining = worker.drain.started();
     tokio::pin!(draining);
-    let mut is_draining = false;
+    let mut is_leaving = false;
     let ending = loop {
         tokio::select! {
             biased;
-            Some(()) = streams.next(), if !streams.is_empty() => {}
+            Some(ended) = streams.next(), if !streams.is_empty() => {
+                if Ending::ends_connection(ended) && !is_leaving {
+                    is_leaving = true;
+                    connection.graceful_shutdown();
+                }
+            }
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => streams.push(stream::serve(worker, hop, request, respond)),
                 Some(Err(error)) => break ending_of(&error, Ending::ClientReset),
                 None => break Ending::Complete,
             },
-            () = &mut draining, if !is_draining => {
-                is_draining = true;
+            () = &mut draining, if !is_leaving => {
+                is_leaving = true;
                 connection.graceful_shutdown();
             }
         }

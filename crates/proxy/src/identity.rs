@@ -1,9 +1,14 @@
 //! Who this workload is: a key made here, certified by the control plane, renewed before it expires.
 //!
-//! [`certify`] asks once; [`renew`] says when to ask again, purely; [`run`] is the loop of the two. Whoever needs
-//! TLS watches what [`run`] publishes. How certificates are verified is `leno_tls::verify`; who gets one is decided
-//! by the control plane.
+//! [`certify`] asks once; [`renew`] says when to ask again, purely; [`bundle`] is the file with the trust anchors; [`run`] is
+//! the loop of the three. Whoever needs TLS watches what [`run`] publishes. How certificates are verified is
+//! `leno_tls::verify`; who gets one is decided by the control plane.
+//!
+//! Anchors that change are in use within [`Pace::look_interval`], without the control plane, as long as they vouch for the
+//! certificate that we have. Where they do not, we go on as before until we have one that they vouch for: nobody is helped by
+//! a proxy that trusts the new roots and is trusted by none who does.
 
+pub mod bundle;
 pub mod certify;
 pub mod renew;
 
@@ -11,9 +16,10 @@ use crate::config::Config;
 use crate::control_address::ControlAddress;
 use crate::control_channel::RECONNECT;
 use crate::snapshot::Store;
+use bundle::Bundle;
 use leno_model::name::{DnsName, SpiffeId};
 use leno_runtime::random::Random;
-use leno_tls::Credentials;
+use leno_tls::{CredentialError, Credentials, server};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,10 +38,29 @@ pub struct IdentityConfig {
     pub identity: SpiffeId,
     /// The same as a DNS-like name.
     pub identity_dns: DnsName,
-    /// Roots of the mesh, PEM; read again at every certification, so that a replaced file is noticed.
+    /// Roots of the mesh, PEM; looked at now and then, as Kubernetes replaces it.
     pub trust_anchors_file: PathBuf,
     /// The workload's token; read again at every certification, as Kubernetes replaces it.
     pub token_file: PathBuf,
+    /// How anchors that change are followed.
+    pub pace: Pace,
+}
+
+/// How fast anchors that change are followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The file is looked at so often.
+    pub look_interval: Duration,
+    /// Where the certificate that we have must be replaced, it is asked for within this time, at random: all proxies are told
+    /// of a root at about the same time, and the control plane must not hear of them all at once.
+    pub spread_max: Duration,
+}
+
+impl Default for Pace {
+    /// The kubelet takes a minute to replace the file, so neither is what one waits for.
+    fn default() -> Self {
+        Self { look_interval: Duration::from_secs(10), spread_max: Duration::from_secs(30) }
+    }
 }
 
 impl From<&Config> for IdentityConfig {
@@ -47,6 +72,7 @@ impl From<&Config> for IdentityConfig {
             identity_dns: config.identity_dns.clone(),
             trust_anchors_file: config.trust_anchors_file.clone(),
             token_file: config.token_file.clone(),
+            pace: Pace::default(),
         }
     }
 }
@@ -87,90 +113,154 @@ pub async fn run(
     status: Arc<Status>,
     store: Option<Arc<Store>>,
 ) {
+    let member = Member {
+        bundle: Bundle::of(&config),
+        random: Random::from_entropy(),
+        config: &config,
+        publish: &publish,
+        status: &status,
+        store: store.as_deref(),
+    };
     tokio::select! {
         () = publish.closed() => {}
-        () = certify_forever(&config, &publish, &status, store.as_deref()) => {}
+        () = member.certify_forever() => {}
     }
 }
 
-/// Goes on with the credential that was left to us, until it is to be renewed.
-async fn restore(
-    config: &IdentityConfig,
-    publish: &watch::Sender<Option<Arc<Credentials>>>,
-    status: &Status,
-    store: &Store,
-    random: f64,
-) {
-    let (certified, received) = match store.load_credential() {
-        Ok(Some(left)) => left,
-        Ok(None) => return,
-        Err(error) => return store.status().failed(&error),
-    };
-    match certify::restore(config, certified).await {
-        Ok(credentials) => {
-            status.holds(&credentials, received);
-            let expires = status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
-            let renewal = renew::renew_at(received, Duration::from_secs(expires), random);
-            let now = unix_now();
-            tracing::info!(
-                identity = %config.identity,
-                expires_in_seconds = expires.saturating_sub(now.as_secs()),
-                renewal_in_seconds = renewal.saturating_sub(now).as_secs(),
-                "going on with the certificate from before the restart"
-            );
-            publish.send_replace(Some(credentials));
-            wait_until(renewal).await;
-        }
-        Err(error) => {
-            let reason = error.as_str();
-            tracing::warn!(%error, reason, "the certificate from before the restart is not used");
-        }
-    }
+/// What [`run`] goes by.
+struct Member<'a> {
+    config: &'a IdentityConfig,
+    publish: &'a watch::Sender<Option<Arc<Credentials>>>,
+    status: &'a Status,
+    store: Option<&'a Store>,
+    bundle: Bundle,
+    random: Random,
 }
 
-async fn certify_forever(
-    config: &IdentityConfig,
-    publish: &watch::Sender<Option<Arc<Credentials>>>,
-    status: &Status,
-    store: Option<&Store>,
-) {
-    let random = Random::from_entropy();
-    if let Some(store) = store {
-        restore(config, publish, status, store, random.unit()).await;
-    }
-    let mut failures = 0_u32;
-    loop {
-        match certify::certify(config).await {
-            Ok(certify::Certification { credentials, certified }) => {
-                failures = 0;
-                let received = unix_now();
-                status.holds(&credentials, received);
-                status.refreshes_ok.fetch_add(1, Ordering::Relaxed);
-                if let Some(store) = store
-                    && let Err(error) = store.save_credential(&certified)
-                {
-                    store.status().failed(&error);
+impl Member<'_> {
+    async fn certify_forever(mut self) {
+        if let Some(store) = self.store {
+            self.restore(store).await;
+        }
+        let mut failures = 0_u32;
+        loop {
+            match self.certify().await {
+                Ok(renewal) => {
+                    failures = 0;
+                    self.wait_until(renewal).await;
                 }
-                let expires = status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
+                Err(error) => {
+                    self.status.refreshes_failed.fetch_add(1, Ordering::Relaxed);
+                    let expires = self.status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
+                    report(&error, expires, unix_now().as_secs());
+                    sleep(RECONNECT.delay(failures, self.random.unit())).await;
+                    failures = failures.saturating_add(1);
+                    // The way to the control plane may need them. Where they want another certificate, we are at it.
+                    let _certifying = self.follow_anchors().await;
+                }
+            }
+        }
+    }
+
+    /// Goes on with the credential that was left to us, until it is to be renewed.
+    async fn restore(&mut self, store: &Store) {
+        let (certified, received) = match store.load_credential() {
+            Ok(Some(left)) => left,
+            Ok(None) => return,
+            Err(error) => return store.status().failed(&error),
+        };
+        let restored = match self.bundle.newest().await {
+            Ok(anchors) => certify::restore(self.config, anchors, certified),
+            Err(error) => Err(error),
+        };
+        match restored {
+            Ok(credentials) => {
+                self.status.holds(&credentials, received);
                 let renewal =
-                    renew::renew_at(received, Duration::from_secs(expires), random.unit());
-                tracing::info!(
-                    identity = %config.identity,
-                    expires_in_seconds = expires.saturating_sub(received.as_secs()),
-                    renewal_in_seconds = renewal.saturating_sub(received).as_secs(),
-                    "certified"
-                );
-                publish.send_replace(Some(credentials));
-                wait_until(renewal).await;
+                    self.renewal(received, "going on with the certificate from before the restart");
+                self.publish.send_replace(Some(credentials));
+                self.wait_until(renewal).await;
             }
             Err(error) => {
-                status.refreshes_failed.fetch_add(1, Ordering::Relaxed);
-                let expires = status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
-                report(&error, expires, unix_now().as_secs());
-                sleep(RECONNECT.delay(failures, random.unit())).await;
-                failures = failures.saturating_add(1);
+                let reason = error.as_str();
+                tracing::warn!(%error, reason, "the certificate from before the restart is not used");
             }
         }
+    }
+
+    /// A new certificate; answers when to ask for the next.
+    async fn certify(&mut self) -> Result<Duration, certify::CertifyError> {
+        let anchors = self.bundle.newest().await?;
+        let certify::Certification { credentials, certified } =
+            certify::certify(self.config, anchors).await?;
+        let received = unix_now();
+        self.status.holds(&credentials, received);
+        self.status.refreshes_ok.fetch_add(1, Ordering::Relaxed);
+        if let Some(store) = self.store
+            && let Err(error) = store.save_credential(&certified)
+        {
+            store.status().failed(&error);
+        }
+        let renewal = self.renewal(received, "certified");
+        self.publish.send_replace(Some(credentials));
+        Ok(renewal)
+    }
+
+    /// When to renew what was received then, and one line about it.
+    fn renewal(&self, received: Duration, event: &'static str) -> Duration {
+        let expires = self.status.chain_expiry_unix_seconds.load(Ordering::Relaxed);
+        let random = self.random.unit();
+        let renewal = renew::renew_at(received, Duration::from_secs(expires), random);
+        let now = unix_now();
+        tracing::info!(
+            identity = %self.config.identity,
+            expires_in_seconds = expires.saturating_sub(now.as_secs()),
+            renewal_in_seconds = renewal.saturating_sub(now).as_secs(),
+            "{event}"
+        );
+        renewal
+    }
+
+    /// Waits for a moment of the wall clock, and takes trust anchors into use that change meanwhile; they may make the moment
+    /// come sooner. A sleep does not count while a machine is suspended and does not see the clock being set, so it is never
+    /// a long one.
+    async fn wait_until(&mut self, moment: Duration) {
+        let mut sooner = None;
+        loop {
+            let moment = sooner.map_or(moment, |sooner| moment.min(sooner));
+            let remaining = moment.saturating_sub(unix_now());
+            if remaining.is_zero() {
+                return;
+            }
+            sleep(remaining.min(self.config.pace.look_interval)).await;
+            if let Err(error) = self.follow_anchors().await
+                && sooner.is_none()
+            {
+                let wait = self.config.pace.spread_max.mul_f64(self.random.unit());
+                sooner = Some(unix_now() + wait);
+                tracing::warn!(
+                    %error,
+                    wait_seconds = wait.as_secs(),
+                    "the new trust anchors do not vouch for our certificate: they are used with the next one"
+                );
+            }
+        }
+    }
+
+    /// Takes the trust anchors of now into use.
+    ///
+    /// # Errors
+    /// They do not vouch for the certificate that we have.
+    async fn follow_anchors(&mut self) -> Result<(), CredentialError> {
+        let Some(held) = self.publish.borrow().clone() else { return Ok(()) };
+        // An error is what certification says as well: there were never any.
+        let Ok(anchors) = self.bundle.newest().await else { return Ok(()) };
+        if !held.anchors().same(&anchors) {
+            let roots = anchors.known().len();
+            self.publish.send_replace(Some(held.among(anchors, server::MESH)?));
+            tracing::info!(roots, "new trust anchors are in use");
+        }
+        Ok(())
     }
 }
 
@@ -184,19 +274,6 @@ fn report(error: &certify::CertifyError, expires: u64, now: u64) {
         tracing::error!(%error, reason, expired_for_seconds, "certificate expired, so peers refuse us");
     } else {
         tracing::warn!(%error, reason, remaining_seconds = expires - now, "certificate not renewed");
-    }
-}
-
-/// Waits for a moment of the wall clock. A sleep does not count while a machine is suspended and does not see the
-/// clock being set, so it is never a long one.
-async fn wait_until(moment: Duration) {
-    const STEP_MAX: Duration = Duration::from_secs(30);
-    loop {
-        let remaining = moment.saturating_sub(unix_now());
-        if remaining.is_zero() {
-            return;
-        }
-        sleep(remaining.min(STEP_MAX)).await;
     }
 }
 

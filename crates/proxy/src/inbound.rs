@@ -12,12 +12,13 @@ use crate::transport_header::{self, Decoded};
 use crate::upstream::{Backend, Peer};
 use crate::worker::{Decided, Port, Standing, Worker};
 use crate::{balance, dial, http2, listening, original_destination, tcp};
-use leno_model::name::PeerName;
+use leno_model::name::{DnsName, PeerName};
 use leno_model::policy::{InboundProtocol, PeerTls};
 use leno_runtime::tasks;
 use leno_tls::hello::{self, Hello};
 use leno_tls::{Alpn, Refused};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -161,13 +162,13 @@ async fn identify(
     let mut early = None;
     let port = if direct { None } else { Some(worker.port(target.port()).await?) };
     let silence_max = port.as_ref().and_then(|port| silence_max(worker, port));
-    let mut heard = hear(worker, &mut stream, &mut ahead, silence_max).await?;
+    let mut heard = hear(worker, (&mut stream, &mut ahead), *target, silence_max).await?;
     if let (Heard::Nothing, Some(port)) = (heard, port) {
         let hop = ToApplication::new(worker, port, PeerTls::None, *target, client);
         early = early_upstream(worker, (&mut stream, &mut ahead), &hop).await?;
         heard = match ahead.is_empty() {
             true => Heard::Other,
-            false => hear(worker, &mut stream, &mut ahead, None).await?,
+            false => hear(worker, (&mut stream, &mut ahead), *target, None).await?,
         };
     }
     if heard != Heard::Ours {
@@ -216,20 +217,20 @@ enum Heard {
     Nothing,
 }
 
-/// Reads until it is clear whether a ClientHello asks for our own name.
+/// Reads until it is clear whether a ClientHello asks for our own name. Whoever asks for another identity is turned away.
 async fn hear(
     worker: &Worker,
-    stream: &mut Stream,
-    ahead: &mut Buffer,
+    (stream, ahead): (&mut Stream, &mut Buffer),
+    target: SocketAddr,
     silence_max: Option<Duration>,
 ) -> Result<Heard, Refusal> {
     loop {
         match hello::sni(ahead.filled()) {
-            Hello::Sni(Some(name)) => {
-                let ours = worker.credentials().credential().dns_names().contains(&name);
-                return Ok(if ours { Heard::Ours } else { Heard::Other });
+            Hello::Sni(Some(name)) if is_ours(worker, &name) => return Ok(Heard::Ours),
+            Hello::Sni(Some(name)) if hello::is_identity(&name) => {
+                return Err(Box::pin(turn_away(worker, stream, target, name)).await);
             }
-            Hello::Sni(None) | Hello::NotTls => return Ok(Heard::Other),
+            Hello::Sni(_) | Hello::NotTls => return Ok(Heard::Other),
             Hello::Incomplete => {}
         }
         let wait = match ahead.is_empty() {
@@ -248,6 +249,28 @@ async fn hear(
             Ok(Err(_)) => return Err(Ending::ClientReset.into()),
         }
     }
+}
+
+fn is_ours(worker: &Worker, name: &DnsName) -> bool {
+    worker.credentials().credential().dns_names().contains(name)
+}
+
+/// A proxy looks for somebody else here: discovery is late, or the address was given to another pod, or it is of another mesh.
+/// Our application could only answer with a riddle, in plain text or not at all; the proxy hears what is wrong, in a word of
+/// TLS, and goes to another endpoint.
+async fn turn_away(
+    worker: &Worker,
+    stream: &mut Stream,
+    target: SocketAddr,
+    asked: DnsName,
+) -> Refusal {
+    let ours = worker.credentials().credential().identity().clone();
+    let refused = Refused::OtherAsked { asked, ours };
+    worker.tls_refused(Direction::Inbound, target, &refused);
+    // Who is gone already need not hear it.
+    let _told = dial::send(stream, &hello::UNRECOGNIZED_NAME).await;
+    let _told = poll_fn(|context| stream.poll_shutdown(context)).await;
+    Refusal::because(Ending::TlsRefused, refused.to_string())
 }
 
 /// The client is silent: our application may be the one to speak, if a client without identity may hear it. One of the

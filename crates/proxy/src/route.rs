@@ -164,14 +164,15 @@ pub fn routes(policy: &OutboundPolicy, kind: Kind) -> Option<&HttpRoutes> {
 /// Finds the rule, obeys its filters that answer by themselves, and draws a backend.
 ///
 /// # Errors
-/// No rule matches, the path can be read in two ways where a rule looks at it, the rule answers itself or is broken.
+/// No rule matches, the path can be read in two ways where a rule looks at it, the rule answers itself or is broken; or the
+/// destination is not HTTP any more.
 pub fn rule(
     policy: &Arc<OutboundPolicy>,
     kind: Kind,
     view: &View<'_>,
     random: f64,
 ) -> Result<Ruled, Refusal> {
-    let routes = routes(policy, kind).ok_or(Ending::NoRoute)?;
+    let routes = routes(policy, kind).ok_or(Ending::ProtocolChanged)?;
     let picked = pick(routes, view);
     if let Some(ambiguity) = view.ambiguous.get() {
         return Err(Refusal::because(Ending::MalformedRequest, ambiguity.as_str()));

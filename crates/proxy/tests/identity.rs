@@ -5,8 +5,9 @@
 use leno_api::snapshot::Owner;
 use leno_model::name::{PeerName, SpiffeId};
 use leno_proxy::control_channel;
-use leno_proxy::identity::certify::certify;
-use leno_proxy::identity::{IdentityConfig, Status, run};
+use leno_proxy::identity::bundle::Bundle;
+use leno_proxy::identity::certify::{self, Certification, CertifyError};
+use leno_proxy::identity::{IdentityConfig, Pace, Status, run};
 use leno_proxy::snapshot::Store;
 use leno_runtime::tasks;
 use leno_testkit::ca::{Flaw, TestCa};
@@ -18,7 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -30,6 +31,8 @@ use tonic::{Request, Response, Status as Answer};
 /// Far more than anything here takes; a test that hangs fails by it.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
+/// The anchors' file is looked at so often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the identity service does with a request.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +45,8 @@ enum Does {
 }
 
 struct Service {
-    ca: Arc<TestCa>,
+    /// Who signs.
+    ca: watch::Sender<Arc<TestCa>>,
     does: watch::Sender<Does>,
     asked: watch::Sender<Vec<CertifyRequest>>,
 }
@@ -57,10 +61,11 @@ impl Identity for Service {
         let csr = request.certificate_signing_request.clone();
         self.asked.send_modify(|asked| asked.push(request));
         let does = *self.does.borrow();
+        let ca = self.ca.borrow().clone();
         let mut chain = match does {
-            Does::Sign(lifetime) => self.ca.sign(&csr, lifetime),
-            Does::SignAs(account) => self.ca.sign_as(account, &csr, HOUR),
-            Does::AnswerWith(flaw) => self.ca.issue_flawed("web", flaw).chain,
+            Does::Sign(lifetime) => ca.sign(&csr, lifetime),
+            Does::SignAs(account) => ca.sign_as(account, &csr, HOUR),
+            Does::AnswerWith(flaw) => ca.issue_flawed("web", flaw).chain,
             Does::Refuse => return Err(Answer::permission_denied("the token is of pod web-2")),
             Does::Garbage => vec![vec![1, 2, 3].into()],
         };
@@ -79,6 +84,7 @@ struct Control {
     address: SocketAddr,
     ca: Arc<TestCa>,
     service: Arc<Service>,
+    credentials: watch::Sender<Arc<Credentials>>,
     up: watch::Sender<bool>,
     peers: watch::Receiver<Vec<Option<PeerName>>>,
     _task: tasks::Owned,
@@ -90,15 +96,25 @@ impl Control {
         let credentials = Credentials::new(ca.credential(account), ca.anchors(), terms);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let credentials = watch::Sender::new(credentials);
         let service = Arc::new(Service {
-            ca: ca.clone(),
+            ca: watch::Sender::new(ca.clone()),
             does: watch::Sender::new(Does::Sign(HOUR)),
             asked: watch::Sender::default(),
         });
         let (up, (peers_out, peers)) = (watch::Sender::new(true), watch::channel(Vec::new()));
-        let serving = serve(listener, credentials, service.clone(), up.subscribe(), peers_out);
+        let shown = credentials.subscribe();
+        let serving = serve(listener, shown, service.clone(), up.subscribe(), peers_out);
         let task = tasks::spawn_owned("fake control plane", serving);
-        Self { address, ca, service, up, peers, _task: task }
+        Self { address, ca, service, credentials, up, peers, _task: task }
+    }
+
+    /// It has another issuer, of another root.
+    fn rotate(&self, ca: TestCa) {
+        let credential = ca.credential("control");
+        let new = Credentials::new(credential, ca.anchors(), server::CONTROL);
+        self.credentials.send_replace(new);
+        self.service.ca.send_replace(Arc::new(ca));
     }
 
     fn does(&self, does: Does) {
@@ -122,13 +138,29 @@ impl Control {
             identity_dns: self.ca.peer("web").server_name,
             trust_anchors_file: anchors,
             token_file: token,
+            pace: Pace { look_interval: LOOK_INTERVAL, spread_max: 4 * LOOK_INTERVAL },
         }
     }
 }
 
+/// As the proxy does it.
+async fn certify(config: &IdentityConfig) -> Result<Certification, CertifyError> {
+    certify::certify(config, Bundle::of(config).newest().await?).await
+}
+
+/// Replaces a file as the kubelet does: what was a link to the old one is at once a link to the new one.
+fn swap(file: &Path, content: &str) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let (new, link) = (file.with_extension(format!("{count}")), file.with_extension("link"));
+    std::fs::write(&new, content).unwrap();
+    std::os::unix::fs::symlink(&new, &link).unwrap();
+    std::fs::rename(&link, file).unwrap();
+}
+
 async fn serve(
     listener: TcpListener,
-    credentials: Arc<Credentials>,
+    credentials: watch::Receiver<Arc<Credentials>>,
     service: Arc<Service>,
     mut up: watch::Receiver<bool>,
     peers: watch::Sender<Vec<Option<PeerName>>>,
@@ -152,7 +184,8 @@ async fn serve(
         if !*up.borrow() {
             continue; // Closed at once, as by a process that is going down.
         }
-        let (config, incoming, peers) = (credentials.server(), incoming.clone(), peers.clone());
+        let config = credentials.borrow().server();
+        let (incoming, peers) = (incoming.clone(), peers.clone());
         connections.spawn(async move {
             if let Ok(mut tls) = server::accept(config, socket, WAIT_MAX).await {
                 assert_eq!(tls.alpn, Alpn::Http2);
@@ -263,6 +296,77 @@ async fn credentials_are_published_renewed_and_counted() {
 
     drop(published);
     within(running).await.unwrap(); // Nobody watches, so nobody renews.
+}
+
+/// The root is replaced in the order of the docs, under a proxy that is not restarted and whose certificate is young.
+#[tokio::test]
+async fn trust_anchors_that_change_are_followed() {
+    let control = Control::start(TestCa::new("cluster.local"), "control", server::CONTROL).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = control.config(folder.path());
+    let new = TestCa::new("cluster.local");
+    let (old_pem, new_pem) = (control.ca.anchors_pem(), new.anchors_pem());
+    let (old_roots, new_roots) = (control.ca.anchors(), new.anchors());
+    let (publish, mut published) = watch::channel(None);
+    let status = Arc::new(Status::default());
+    let running = run(config.clone(), publish, status.clone(), None);
+    let _running = tasks::spawn_owned("identity", running);
+    let mut next = async || {
+        within(published.changed()).await.unwrap();
+        published.borrow_and_update().clone().unwrap()
+    };
+    let refreshes = || {
+        let (ok, failed) = (&status.refreshes_ok, &status.refreshes_failed);
+        (ok.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+    };
+    let first = next().await;
+    assert_eq!(first.anchors().known(), old_roots.known());
+
+    // Both roots vouch for what we have: nobody is asked, and the control plane may be away.
+    control.up.send_replace(false);
+    swap(&config.trust_anchors_file, &format!("{old_pem}{new_pem}"));
+    let both = next().await;
+    assert_eq!(both.anchors().known(), [old_roots.known(), new_roots.known()].concat());
+    assert_eq!(both.credential().chain(), first.credential().chain());
+
+    // What is no bundle changes nothing, nor does one that says the same.
+    for content in ["", "oops", &old_pem[..200]] {
+        swap(&config.trust_anchors_file, content);
+        tokio::time::sleep(3 * LOOK_INTERVAL).await;
+    }
+    std::fs::remove_file(&config.trust_anchors_file).unwrap();
+    tokio::time::sleep(3 * LOOK_INTERVAL).await;
+    swap(&config.trust_anchors_file, &format!("# again\n{old_pem}{new_pem}"));
+    tokio::time::sleep(3 * LOOK_INTERVAL).await;
+    assert_eq!(refreshes(), (1, 0));
+
+    // The old root is left out, and our certificate is still of it: both are replaced at once.
+    control.rotate(new);
+    control.up.send_replace(true);
+    swap(&config.trust_anchors_file, &new_pem);
+    let last = next().await;
+    assert_eq!(last.anchors().known(), new_roots.known());
+    assert_ne!(last.credential().chain(), first.credential().chain());
+    assert_eq!(refreshes(), (2, 0));
+}
+
+/// A renewal does not need the file as long as there was a good one.
+#[tokio::test]
+async fn a_certificate_is_renewed_with_the_last_good_anchors() {
+    let control = Control::start(TestCa::new("cluster.local"), "control", server::CONTROL).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = control.config(folder.path());
+    control.does(Does::Sign(Duration::from_secs(4)));
+    let (publish, mut published) = watch::channel(None);
+    let running = run(config.clone(), publish, Arc::default(), None);
+    let _running = tasks::spawn_owned("identity", running);
+    within(published.changed()).await.unwrap();
+    swap(&config.trust_anchors_file, "");
+    let first = published.borrow_and_update().clone().unwrap();
+    within(published.changed()).await.unwrap();
+    let second = published.borrow_and_update().clone().unwrap();
+    assert_ne!(first.credential().chain(), second.credential().chain());
+    assert_eq!(second.anchors().known(), control.ca.anchors().known());
 }
 
 /// A proxy that is restarted while the control plane is away is who it was, for as long as its certificate lives.

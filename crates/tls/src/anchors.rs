@@ -1,6 +1,8 @@
 //! The roots that are trusted, and the one trust domain they vouch for.
 
+use crate::validity;
 use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use std::fmt;
@@ -26,10 +28,31 @@ pub enum AnchorsError {
     TooMany,
 }
 
+/// By what an operator knows one root from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// SHA-256 of the certificate, hexadecimal, lower case, as `openssl x509 -fingerprint -sha256` has it without colons.
+    pub fingerprint: String,
+    /// Last second of its life, Unix time; 0 where it cannot be read, which rustls does not mind in a root.
+    pub not_after: u64,
+}
+
+impl Root {
+    fn of(certificate: &CertificateDer<'_>) -> Self {
+        // rustls lends us the hash of one of its suites: no library more for a few bytes.
+        let suite = TLS13_AES_128_GCM_SHA256.tls13().expect("it is of TLS 1.3, by its name");
+        let hash = suite.common.hash_provider.hash(certificate);
+        let fingerprint = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let not_after = validity::read(certificate).map_or(0, |life| life.not_after);
+        Self { fingerprint, not_after }
+    }
+}
+
 /// Trusted roots. Cheap to clone.
 #[derive(Clone)]
 pub struct Anchors {
     pub(crate) roots: Arc<RootCertStore>,
+    known: Arc<[Root]>,
     trust_domain: Arc<str>,
 }
 
@@ -54,10 +77,12 @@ impl Anchors {
         trust_domain: &str,
     ) -> Result<Self, AnchorsError> {
         let mut roots = RootCertStore::empty();
+        let mut known = Vec::new();
         for (number, certificate) in certificates.into_iter().enumerate() {
             if number == ANCHORS_MAX {
                 return Err(AnchorsError::TooMany);
             }
+            known.push(Root::of(&certificate));
             roots
                 .add(certificate)
                 .map_err(|error| AnchorsError::Certificate(number + 1, error.to_string()))?;
@@ -65,14 +90,21 @@ impl Anchors {
         if roots.is_empty() {
             return Err(AnchorsError::Empty);
         }
-        Ok(Self { roots: Arc::new(roots), trust_domain: trust_domain.into() })
+        Ok(Self { roots: Arc::new(roots), known: known.into(), trust_domain: trust_domain.into() })
     }
 
-    /// Whether these are the same roots for the same trust domain, as one bundle that was read once.
+    /// Whether these are the same roots for the same trust domain, as one bundle that was read once. A root that was
+    /// signed again, with another end, is another one.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.roots, &other.roots)
-            || (self.trust_domain == other.trust_domain && self.roots.roots == other.roots.roots)
+            || (self.trust_domain == other.trust_domain && self.known == other.known)
+    }
+
+    /// Which roots these are, in the order of the bundle.
+    #[must_use]
+    pub fn known(&self) -> &[Root] {
+        &self.known
     }
 
     /// The trust domain whose SPIFFE IDs these roots vouch for.
@@ -85,5 +117,18 @@ impl Anchors {
 impl fmt::Debug for Anchors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Anchors({}, {} roots)", self.trust_domain, self.roots.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_that_of_openssl() {
+        // FIPS 180-2, appendix B.1.
+        let root = Root::of(&CertificateDer::from(b"abc".to_vec()));
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!((root.fingerprint.as_str(), root.not_after), (expected, 0));
     }
 }

@@ -66,8 +66,7 @@ impl Credential {
         anchors: &Anchors,
         now: UnixTime,
     ) -> Result<Self, CredentialError> {
-        verify::chain(&leaf, &intermediates, anchors, Side::Client, now)?;
-        let name = verify::chain(&leaf, &intermediates, anchors, Side::Server, now)?;
+        let name = vouched(&leaf, &intermediates, anchors, now)?;
         let identity = match name {
             PeerName::Spiffe(id) => id,
             PeerName::Dns(name) => return Err(CredentialError::NoSpiffeId(name)),
@@ -162,6 +161,23 @@ impl Credentials {
         Arc::new(Self { credential, anchors, server, time, clients: Mutex::default() })
     }
 
+    /// The same credential among other roots, by the same clock: connections that are made from now on go by these, and no
+    /// session of before is resumed. `terms` are those of [`Credentials::server`].
+    ///
+    /// # Errors
+    /// The roots do not vouch for the credential now: peers that have them would refuse it.
+    pub fn among(
+        &self,
+        anchors: Anchors,
+        terms: server::Terms,
+    ) -> Result<Arc<Self>, CredentialError> {
+        let now = self.time.current_time().ok_or(Refused::NoClock)?;
+        let (leaf, intermediates) =
+            self.credential.chain().split_first().ok_or(Refused::Malformed)?;
+        vouched(leaf, intermediates, &anchors, now)?;
+        Ok(Self::at(self.credential.clone(), anchors, terms, self.time.clone()))
+    }
+
     /// Who we are.
     #[must_use]
     pub fn credential(&self) -> &Credential {
@@ -226,6 +242,18 @@ impl fmt::Debug for Credentials {
             .finish_non_exhaustive()
     }
 }
+
+/// Whose the chain is, if these roots vouch for it on both sides of TLS.
+fn vouched(
+    leaf: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    anchors: &Anchors,
+    now: UnixTime,
+) -> Result<PeerName, Refused> {
+    verify::chain(leaf, intermediates, anchors, Side::Client, now)?;
+    verify::chain(leaf, intermediates, anchors, Side::Server, now)
+}
+
 /// A chain with its key, if they belong together.
 pub(crate) fn certified(
     chain: Vec<CertificateDer<'static>>,

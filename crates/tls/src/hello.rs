@@ -1,5 +1,6 @@
 //! Is this connection TLS, and for whom? Decided on the first bytes, before anything is answered: a ClientHello
-//! whose SNI is our own name is for us, and every other is the application's own TLS.
+//! whose SNI is our own name is for us, one that asks for another identity of a mesh is a mistake of whoever sent it, and
+//! every other is the application's own TLS.
 //!
 //! Pure, strict and bounded. It does not judge the handshake: rustls does that for what is ours.
 
@@ -9,6 +10,13 @@ use std::borrow::Cow;
 /// A ClientHello is read up to this size, its record headers included. Post-quantum ones have about 1,800 bytes;
 /// one that is longer than this is nobody's we know, and passes as the application's own.
 pub const HELLO_BYTES_MAX: usize = 16 * 1024;
+
+/// The fatal alert `unrecognized_name` (RFC 8446 §6.2) in a record of its own: what a server says to a ClientHello that asks
+/// for somebody else.
+pub const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// Between account and namespace, and the control plane's namespace and trust domain.
+const IDENTITY: &str = ".serviceaccount.identity.";
 
 /// What the first bytes of a connection are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +47,14 @@ pub fn sni(bytes: &[u8]) -> Hello {
         Message::Incomplete => Hello::Incomplete,
         Message::Body(body) => server_name(&body).map_or(Hello::NotTls, Hello::Sni),
     }
+}
+
+/// Whether a name has the form by which proxies ask for each other (`SpiffeId::to_dns_like`): of our mesh, of another one,
+/// of linkerd's. No application has such a name.
+#[must_use]
+pub fn is_identity(name: &DnsName) -> bool {
+    let parts = name.as_str().split_once(IDENTITY);
+    parts.is_some_and(|(workload, mesh)| workload.contains('.') && mesh.contains('.'))
 }
 
 enum Message<'a> {

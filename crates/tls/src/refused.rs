@@ -1,6 +1,6 @@
 //! Every reason why a handshake fails: one word for metrics, one sentence for the operator.
 
-use leno_model::name::PeerName;
+use leno_model::name::{DnsName, PeerName, SpiffeId};
 use rustls::{
     AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible,
 };
@@ -47,6 +47,21 @@ pub enum Refused {
         /// The names in the certificate.
         presented: String,
     },
+    /// The peer asks us for somebody else.
+    #[error(
+        "the peer looks for {asked} here, but we are {ours}; discovery and this workload disagree, or the peer is of another mesh"
+    )]
+    OtherAsked {
+        /// Whom it asks for in SNI.
+        asked: DnsName,
+        /// Who we are.
+        ours: SpiffeId,
+    },
+    /// The peer says that it is not the one we ask for.
+    #[error(
+        "the peer has refused us: it is not whom discovery says; the workload at that address is another one, or of another mesh"
+    )]
+    Other,
     /// The SPIFFE ID is of a trust domain that our roots do not vouch for.
     #[error("the peer {presented} is not of our trust domain {expected}")]
     ForeignTrustDomain {
@@ -96,7 +111,7 @@ pub enum Refused {
     #[error("no application protocol (ALPN) in common with the peer")]
     ApplicationProtocol,
     /// The peer does not speak TLS at all.
-    #[error("the peer does not speak TLS")]
+    #[error("the peer does not speak TLS; look whether its port is captured by its proxy")]
     NotTls,
     /// The peer has refused us, with this alert.
     #[error(
@@ -147,6 +162,7 @@ impl Refused {
             Error::AlertReceived(AlertDescription::CloseNotify) => Self::Closed,
             Error::AlertReceived(AlertDescription::NoApplicationProtocol)
             | Error::NoApplicationProtocol => Self::ApplicationProtocol,
+            Error::AlertReceived(AlertDescription::UnrecognisedName) => Self::Other,
             Error::AlertReceived(alert) => Self::ByPeer(*alert),
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::NotTls,
             Error::FailedToGetCurrentTime => Self::NoClock,
@@ -201,7 +217,7 @@ impl Refused {
             Self::UnknownIssuer => "unknown_issuer",
             Self::Expired { .. } => "expired",
             Self::NotYetValid { .. } => "not_yet_valid",
-            Self::WrongName { .. } => "wrong_name",
+            Self::WrongName { .. } | Self::OtherAsked { .. } | Self::Other => "wrong_name",
             Self::ForeignTrustDomain { .. } => "foreign_trust_domain",
             Self::NoCertificate => "no_certificate",
             Self::NoIdentity => "no_identity",

@@ -6,7 +6,8 @@ use leno_model::name::{DnsName, PeerName};
 use leno_model::workload::PeerIdentity;
 use leno_testkit::ca::{Flaw, Parts, TestCa};
 use leno_tls::{
-    Alpn, Connected, Credential, CredentialError, Credentials, Refused, client, server,
+    Alpn, Anchors, Connected, Credential, CredentialError, Credentials, Refused, client, hello,
+    server,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -218,6 +219,57 @@ async fn sessions_resume_with_the_same_peer_and_end_with_the_credentials() {
     assert!(both(meet_well(&renewed, &web, &peer).await));
     let renewed_client = ca.credentials("web");
     assert!(!both(meet_well(&renewed, &renewed_client, &peer).await), "and so does the client's");
+}
+
+/// While one root replaces the other: a credential of the old one among both, then of the new one among the new one alone.
+#[tokio::test]
+async fn a_credential_among_other_roots() {
+    let (old, new) = (TestCa::new("cluster.local"), TestCa::new("cluster.local"));
+    let both =
+        Anchors::from_pem((old.anchors_pem() + &new.anchors_pem()).as_bytes(), "cluster.local");
+    let both = both.unwrap();
+    assert_eq!(both.known(), [old.anchors().known(), new.anchors().known()].concat());
+
+    let (web, cart) = (old.credentials("web"), old.credentials("cart"));
+    meet_well(&cart, &web, &old.peer("cart")).await;
+    let (web, cart) = (web.among(both.clone(), server::MESH), cart.among(both, server::MESH));
+    let (web, cart) = (web.unwrap(), cart.unwrap());
+    let (served, _) = meet_well(&cart, &web, &old.peer("cart")).await;
+    assert!(!served.resumed, "a session rests on the roots by which it was made");
+
+    // Somebody of the new root, who trusts both: each way.
+    let late = Credentials::new(new.credential("late"), web.anchors().clone(), server::MESH);
+    meet_well(&cart, &late, &old.peer("cart")).await;
+    meet_well(&late, &web, &new.peer("late")).await;
+
+    let without = |credentials: &Credentials, roots: &TestCa| {
+        credentials.among(roots.anchors(), server::MESH).map(drop).unwrap_err()
+    };
+    let (old_left_out, new_left_out) = (without(&web, &new), without(&late, &old));
+    // Roots of tests have one name, and other keys.
+    assert_eq!(old_left_out, CredentialError::Refused(Refused::BadSignature));
+    assert_eq!(new_left_out, CredentialError::Refused(Refused::BadSignature));
+    late.among(new.anchors(), server::MESH).unwrap();
+}
+
+/// A server that is somebody else says so before it shows a certificate.
+#[tokio::test]
+async fn a_server_that_is_not_whom_one_asks_for() {
+    let ca = TestCa::new("cluster.local");
+    let peer = ca.peer("cart");
+    let (near, mut far) = tokio::io::duplex(64 * 1024);
+    let config = ca.credentials("web").client(&peer, Alpn::None);
+    let turn_away = async {
+        let mut words = vec![0; hello::HELLO_BYTES_MAX];
+        let count = far.read(&mut words).await.unwrap();
+        assert!(matches!(hello::sni(&words[..count]), hello::Hello::Sni(Some(_))));
+        far.write_all(&hello::UNRECOGNIZED_NAME).await.unwrap();
+        far.shutdown().await.unwrap();
+    };
+    let asking = client::connect(config, &peer.server_name, near, WAIT_MAX);
+    let (asked, ()) = tokio::join!(asking, turn_away);
+    let refused = asked.map(drop).unwrap_err();
+    assert_eq!((&refused, refused.as_str()), (&Refused::Other, "wrong_name"));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 use leno_model::name::DnsName;
 use leno_testkit::ca::TestCa;
 use leno_tls::Alpn;
-use leno_tls::hello::{HELLO_BYTES_MAX, Hello, sni};
+use leno_tls::hello::{HELLO_BYTES_MAX, Hello, is_identity, sni};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
@@ -127,6 +127,24 @@ fn verdicts() {
     check(&hello(&[0, 0, 0, 9, 0, 1]), &Hello::NotTls); // An extension longer than the message.
     check(&hello(&[&web[..], &[0]].concat()), &Hello::NotTls); // Half an extension.
     check(&framed(&[3, 3, 7, 7]), &Hello::NotTls); // No room for the random.
+}
+
+#[test]
+fn names_of_identities() {
+    #[track_caller]
+    fn check(name: &str, expected: bool) {
+        assert_eq!(is_identity(&DnsName::parse(name).unwrap()), expected, "{name}");
+    }
+    check("web.default.serviceaccount.identity.leno.cluster.local", true);
+    check("Web.Default.ServiceAccount.Identity.Leno.Cluster.Local.", true);
+    check("a.b.web.default.serviceaccount.identity.leno.cluster.local", true); // Accounts may have dots.
+    check("web.default.serviceaccount.identity.linkerd.cluster.local", true);
+    check("web.default.serviceaccount.identity.leno.local", true);
+    check("web.default.serviceaccount.identity.leno", false);
+    check("web.serviceaccount.identity.leno.cluster.local", false);
+    check("serviceaccount.identity.leno.cluster.local", false);
+    check("web.default.svc.cluster.local", false);
+    check("shop.example", false);
 }
 
 #[test]

@@ -511,7 +511,7 @@ async fn refuse<H: Hop>(
     refusal: Refusal,
 ) -> Next {
     let no_body = parts.request.framing() == leno_http1::BodyFraming::None;
-    let keep_alive = no_body && parts.request.keep_alive();
+    let keep_alive = no_body && parts.request.keep_alive() && !refusal.ending.ends_connection();
     ahead.consume(parts.request.length());
     refuse_after_head(hop, client, no_body, keep_alive, story, refusal).await
 }

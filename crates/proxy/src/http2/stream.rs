@@ -47,19 +47,20 @@ impl Told {
     }
 }
 
-/// One request.
+/// One request; answers how it ended.
 pub async fn serve<H: Hop>(
     worker: &Worker,
     hop: &H,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-) {
+) -> Ending {
     let begun = Instant::now();
     let (parts, body) = request.into_parts();
     let is_grpc = is_grpc(&parts.headers);
     let logged = worker.access_log.is_some().then(|| logged(&parts));
     let mut series = None;
     let told = match hop.choose(&View::http2(&parts), Kind::Http2).await {
+        Err(refusal) if refusal.ending.ends_connection() => turn_away(&mut respond, &refusal),
         Err(refusal) => refuse(&mut respond, &refusal, is_grpc),
         Ok(choice) => {
             let asked = Asked { worker, hop, choice: &choice, is_grpc, begun };
@@ -80,6 +81,7 @@ pub async fn serve<H: Hop>(
         head_at: told.head_at,
         response_bytes: told.bytes,
     });
+    told.ending
 }
 
 struct Asked<'a, H> {
@@ -451,6 +453,13 @@ fn refuse(respond: &mut SendResponse<Bytes>, refusal: &Refusal, is_grpc: bool) -
     // A client that is gone hears nothing, and needs nothing.
     let _gone = respond.send_response(response, true);
     Told::refused(refusal, is_grpc)
+}
+
+/// The word of HTTP/2 for a request that nobody has looked at (RFC 9113 §8.7): with the connection's GOAWAY before it, clients
+/// send the same request again on a new connection by themselves.
+fn turn_away(respond: &mut SendResponse<Bytes>, refusal: &Refusal) -> Told {
+    respond.send_reset(Reason::REFUSED_STREAM);
+    Told { status: 0, ..Told::refused(refusal, false) }
 }
 
 fn grpc_trailers(refusal: &Refusal) -> HeaderMap {

@@ -21,8 +21,6 @@ use tokio::time::timeout;
 
 /// A token is about 1 KiB.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
-/// A bundle of [`leno_tls::anchors::ANCHORS_MAX`] roots with comments.
-const ANCHORS_BYTES_MAX: usize = 512 * 1024;
 /// An answer holds a chain of a few certificates of 1 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// How long the control plane may take to sign; connecting has limits of its own.
@@ -89,14 +87,16 @@ pub struct Certification {
     pub certified: Certified,
 }
 
-/// Asks the control plane for a certificate, without showing one: the token is the proof, so that a proxy whose
-/// certificate expired is no worse off than a new one.
+/// Asks the control plane, which these anchors must vouch for, for a certificate, without showing one: the token is the proof,
+/// so that a proxy whose certificate expired is no worse off than a new one.
 ///
 /// # Errors
 /// Nothing of a failed certification is kept; the next makes a new key.
-pub async fn certify(config: &IdentityConfig) -> Result<Certification, CertifyError> {
+pub async fn certify(
+    config: &IdentityConfig,
+    anchors: Anchors,
+) -> Result<Certification, CertifyError> {
     let token = read(&config.token_file, TOKEN_BYTES_MAX).await?;
-    let anchors = anchors(config).await?;
     let key = Key::generate()?;
     let request = CertifyRequest {
         // The DNS-like form, as linkerd's proxies send it; the SPIFFE ID is in the request's SAN.
@@ -118,17 +118,12 @@ pub async fn certify(config: &IdentityConfig) -> Result<Certification, CertifyEr
 ///
 /// # Errors
 /// It is not, and why: expired, of another identity, of a root that is trusted no more.
-pub async fn restore(
+pub fn restore(
     config: &IdentityConfig,
+    anchors: Anchors,
     certified: Certified,
 ) -> Result<Arc<Credentials>, CertifyError> {
-    checked(config, anchors(config).await?, certified)
-}
-
-async fn anchors(config: &IdentityConfig) -> Result<Anchors, CertifyError> {
-    let anchors = read(&config.trust_anchors_file, ANCHORS_BYTES_MAX).await?;
-    Anchors::from_pem(&anchors, config.identity.trust_domain())
-        .map_err(|error| CertifyError::Anchors(config.trust_anchors_file.clone(), error))
+    checked(config, anchors, certified)
 }
 
 fn checked(
@@ -173,7 +168,7 @@ async fn ask(
 }
 
 /// A whole file of bounded size.
-async fn read(path: &Path, bytes_max: usize) -> Result<Vec<u8>, CertifyError> {
+pub(super) async fn read(path: &Path, bytes_max: usize) -> Result<Vec<u8>, CertifyError> {
     let failed = |error| CertifyError::File(path.to_owned(), error);
     let file = tokio::fs::File::open(path).await.map_err(failed)?;
     let mut content = Vec::new();
