@@ -9,6 +9,9 @@ use prost::Message;
 fuzz_target!(|bytes: &[u8]| {
     let Ok(message) = OutboundPolicy::decode(bytes) else { return };
     let _ = outbound::unserved(&message);
+    if let Ok(received) = outbound::received(&message) {
+        outbound::check(&received.policy).expect("what is kept of a message is one");
+    }
     let Ok(policy) = outbound::from_message(&message) else { return };
     let said = outbound::to_message(&policy).expect("what came as a message is one");
     // A broken backend gains the filter that answers for it, so the first round may add; the second may not.

@@ -25,7 +25,7 @@ fn place() -> Place {
         let port = json!({"name": "a", "port": 80, "targetPort": 8080, "appProtocol": protocol});
         json!({"selector": {"app": app}, "ports": [port]})
     };
-    for name in ["lost", "refused", "partly"] {
+    for name in ["lost", "refused", "partly", "ahead"] {
         place.apply(&[service(name, &spec("web", "http"))]);
     }
     place.apply(&[service("rpc", &spec("web", "kubernetes.io/h2c"))]);
@@ -48,6 +48,12 @@ fn routes_are_told_and_obeyed_also_when_their_kinds_come_late() {
         rule["matches"] = json!([{"path": {"type": "PathPrefix", "value": "/a"}}]);
         rule
     };
+    // Good to the API server, and no expression of ours.
+    let ahead = || {
+        let mut rule = to("other");
+        rule["matches"] = json!([{"path": {"type": "RegularExpression", "value": "/(?!a).*"}}]);
+        rule
+    };
     let unsupported = "Accepted=False UnsupportedValue, ResolvedRefs=True ResolvedRefs";
     let lost = "Accepted=True Accepted, ResolvedRefs=False BackendNotFound";
     let early = "Accepted=False NoMatchingParent, ResolvedRefs=True ResolvedRefs";
@@ -58,6 +64,7 @@ fn routes_are_told_and_obeyed_also_when_their_kinds_come_late() {
     check(&place, "HTTPRoute", "lost", &[to("nowhere")], lost, "nowhere");
     check(&place, "HTTPRoute", "early", &[to("other")], early, "early");
     check(&place, "HTTPRoute", "refused", &[unserved()], unsupported, "ExtensionRef");
+    check(&place, "HTTPRoute", "ahead", &[ahead()], unsupported, "regular expression");
     check(
         &place,
         "HTTPRoute",
@@ -75,6 +82,8 @@ fn routes_are_told_and_obeyed_also_when_their_kinds_come_late() {
         ("http://refused/", "500"),
         ("http://partly/a", "500"),
         ("http://partly/b", "other"),
+        // As without the route.
+        ("http://ahead/", "web"),
     ];
     answered(&place, &rows);
     // What was missing comes, and nobody touches the routes.

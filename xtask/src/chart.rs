@@ -15,7 +15,7 @@ const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.19.0";
 const CHART: &str = "deploy/leno";
 
 /// Flags that mean the same to both; `--ha` is a file of the chart.
-const SETS: [&[&str]; 5] = [
+const SETS: [&[&str]; 7] = [
     &[],
     &["--ha"],
     &["--set", "podMonitor.enabled=true,podMonitor.labels.release=x,dashboards.enabled=true"],
@@ -28,6 +28,18 @@ const SETS: [&[&str]; 5] = [
         "control.nodeSelector=null,control.resources.limits=null,identity.trustDomain=mesh.example",
     ],
     &["--set", "identity.external=true"],
+    &[
+        "--set",
+        "injector.linkerdAnnotations=false,proxy.resources.requests.cpu=1,proxy.resources.requests.memory=null",
+        "--set",
+        "proxy.resources.limits.memory=64Mi,enabled=true,tags.mesh=true",
+        "--set-string",
+        r"control.podAnnotations.prometheus\.io/scrape=false",
+    ],
+    &[
+        "--set",
+        "proxy.resources=null,control.podAnnotations=null,control.spread=true,control.affinity.nodeAffinity.a=b",
+    ],
 ];
 
 /// Renders with both, and compares.

@@ -49,23 +49,11 @@ async fn serve(args: &Run) -> Result<()> {
     let (inventories, inventories_seen) = watch::channel(Arc::new(Inventory::default()));
     let (worlds, worlds_seen) = watch::channel(Arc::new(World::default()));
     let client = client(args).await?;
-    let cluster =
-        client.clone().map(|client| Cluster::new(client, args.namespace.clone(), metrics.clone()));
+    let cluster = client
+        .clone()
+        .map(|client| Cluster::new(client, args.namespace.clone(), args.words(), metrics.clone()));
     let (origin, attestor, _followed) = proof(args, &cluster)?;
-    let _source = match &client {
-        Some(client) => {
-            let figures = metrics.source.clone();
-            tasks::spawn_owned("source", kubernetes::run(client.clone(), inventories, figures))
-        }
-        None => {
-            let source = file::run(args.source.clone(), inventories);
-            tasks::spawn_owned("source", async move {
-                if let Err(error) = source.await {
-                    error!(%error, "the sources are not watched");
-                }
-            })
-        }
-    };
+    let _source = source(args, client.clone(), inventories, &metrics);
     let (leading, leads) = watch::channel(false);
     let _writing = client.as_ref().map(|client| {
         let me = replica();
@@ -73,7 +61,7 @@ async fn serve(args: &Run) -> Result<()> {
         let candidate = Candidate::new(client.clone(), namespace, me.clone(), figures);
         let writer = status::Writer::new(client.clone(), me);
         [
-            tasks::spawn_owned("lease", candidate.run(leading, drain.guard())),
+            tasks::spawn_owned("lease", candidate.run(worlds_seen.clone(), leading, drain.guard())),
             tasks::spawn_owned("status", writer.run(worlds_seen.clone(), leads.clone())),
         ]
     });
@@ -97,7 +85,7 @@ async fn serve(args: &Run) -> Result<()> {
     };
     let _admin = admin.map(|listener| tasks::spawn_owned("admin", admin::serve(listener, pages)));
     let _injecting = match &cluster {
-        Some(cluster) => inject(args, cluster, seen, &drain).await?,
+        Some(cluster) => inject(args, cluster, seen.clone(), &drain).await?,
         None => Vec::new(),
     };
 
@@ -107,10 +95,14 @@ async fn serve(args: &Run) -> Result<()> {
     let first = tokio::select! {
         first = keeper.first() => first?,
         // A cluster may have no issuer for long.
-        _ = &mut ended => return Ok(()),
+        _ = &mut ended => {
+            step_down(client.is_some(), &drain).await;
+            return Ok(());
+        }
     };
     let kept = keeper.channels(first, expiries)?;
     let (authorities, credentials) = (kept.authorities.subscribe(), kept.credentials.subscribe());
+    let _copying = cluster.map(|cluster| cluster.copies(seen, kept.authorities.subscribe()));
     let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
     let certifier =
         Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
@@ -120,7 +112,10 @@ async fn serve(args: &Run) -> Result<()> {
     let mut read = worlds_seen;
     let first = tokio::select! {
         first = read.wait_for(|world| world.version > 0) => first.context("the sources")?.counts(),
-        _ = &mut ended => return Ok(()),
+        _ = &mut ended => {
+            step_down(client.is_some(), &drain).await;
+            return Ok(());
+        }
     };
     let admin = admin_address.map_or_else(|| "none".to_owned(), |admin| admin.to_string());
     info!(listen = %address, admin, pods = first.0, services = first.1, "ready");
@@ -133,12 +128,17 @@ async fn serve(args: &Run) -> Result<()> {
         Ok(outcome) => outcome??,
         Err(_) => warn!("stopped with connections open"),
     }
-    if client.is_some() {
-        // The lease is given back, so that the next leader need not wait for it to run out.
-        let _ = drain.finish(DRAIN_MAX).await;
-    }
+    step_down(client.is_some(), &drain).await;
     info!("stopped");
     Ok(())
+}
+
+/// In a cluster the lease is given back, so that the next leader need not wait for it to run out.
+async fn step_down(in_cluster: bool, drain: &Drain) {
+    drain.start();
+    if in_cluster {
+        let _ = drain.finish(DRAIN_MAX).await;
+    }
 }
 
 fn names(args: &Run) -> Result<MeshNames> {
@@ -154,6 +154,25 @@ fn names(args: &Run) -> Result<MeshNames> {
     })
 }
 
+/// Follows the API server, or directories.
+fn source(
+    args: &Run,
+    client: Option<kube::Client>,
+    inventories: watch::Sender<Arc<Inventory>>,
+    metrics: &Metrics,
+) -> tasks::Owned {
+    if let Some(client) = client {
+        let following = kubernetes::run(client, inventories, metrics.source.clone());
+        return tasks::spawn_owned("source", following);
+    }
+    let following = file::run(args.source.clone(), inventories);
+    tasks::spawn_owned("source", async move {
+        if let Err(error) = following.await {
+            error!(%error, "the sources are not watched");
+        }
+    })
+}
+
 /// Where the issuer comes from, and who says whom a token names.
 fn proof(args: &Run, cluster: &Option<Cluster>) -> Result<(Origin, Attestor, Vec<tasks::Owned>)> {
     if let Some(cluster) = cluster {
@@ -165,20 +184,17 @@ fn proof(args: &Run, cluster: &Option<Cluster>) -> Result<(Origin, Attestor, Vec
     Ok((Origin::Directory { state, brought: args.brought() }, tokens.into(), Vec::new()))
 }
 
-/// The webhook, and the anchors in the namespaces of those that it injects.
+/// The webhook.
 async fn inject(
     args: &Run,
     cluster: &Cluster,
     seen: Seen,
     drain: &Drain,
 ) -> Result<Vec<tasks::Owned>> {
-    let mut tasks = cluster.copies(seen.clone());
-    if let Some(address) = args.webhook {
-        let listener = listen(address).await?;
-        info!(webhook = %listener.local_addr()?, "asked about pods here");
-        tasks.extend(cluster.webhook(listener, args.mesh(), seen, drain.clone()));
-    }
-    Ok(tasks)
+    let Some(address) = args.webhook else { return Ok(Vec::new()) };
+    let listener = listen(address).await?;
+    info!(webhook = %listener.local_addr()?, "asked about pods here");
+    Ok(cluster.webhook(listener, args.mesh(), seen, drain.clone()))
 }
 
 /// The way to the API server, where that is the source.

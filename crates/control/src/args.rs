@@ -3,6 +3,8 @@
 use crate::ca::root::Brought;
 use clap::{Parser, Subcommand};
 use leno_inject::Mesh;
+use leno_inject::annotation::{Resources, value};
+use leno_inject::scope::Words;
 use leno_runtime::log::Format;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,6 +61,21 @@ pub struct Run {
     /// When it is pulled: Always, IfNotPresent or Never.
     #[arg(long, value_name = "POLICY", requires = "kubernetes", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub proxy_image_pull_policy: Option<String>,
+    /// Processor time that is set aside for each proxy, where its pod says nothing; without it nothing is.
+    #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
+    pub proxy_cpu_request: Option<String>,
+    /// Processor time of each proxy at most.
+    #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
+    pub proxy_cpu_limit: Option<String>,
+    /// Memory that is set aside for each proxy.
+    #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
+    pub proxy_memory_request: Option<String>,
+    /// Memory of each proxy at most.
+    #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
+    pub proxy_memory_limit: Option<String>,
+    /// Whether linkerd.io/inject is read where our own word is absent; false beside linkerd's own injector.
+    #[arg(long, value_name = "BOOLEAN", default_value_t = true, action = clap::ArgAction::Set)]
+    pub linkerd_annotations: bool,
     /// Where proxies connect.
     #[arg(long, value_name = "IP:PORT")]
     pub listen: SocketAddr,
@@ -143,10 +160,30 @@ impl Run {
                 .clone()
                 .unwrap_or(usual.image_pull_policy),
             trust_domain: self.trust_domain.clone(),
+            // The installation says all of it: what it leaves out is wished to be absent.
+            resources: Resources {
+                cpu_request: self.proxy_cpu_request.clone(),
+                cpu_limit: self.proxy_cpu_limit.clone(),
+                memory_request: self.proxy_memory_request.clone(),
+                memory_limit: self.proxy_memory_limit.clone(),
+            },
+            words: self.words(),
             namespace,
             ..Mesh::default()
         }
     }
+
+    /// Whose annotations about injection are read.
+    #[must_use]
+    pub fn words(&self) -> Words {
+        if self.linkerd_annotations { Words::LinkerdsToo } else { Words::OursAlone }
+    }
+}
+
+/// A quantity of Kubernetes.
+fn quantity(text: &str) -> Result<String, String> {
+    let read = value::millis(text).map(|_| text.to_owned());
+    read.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 16Mi"))
 }
 
 /// Reads `30s`, `10m`, `24h`, `365d`, or a number of seconds.
@@ -188,5 +225,31 @@ mod tests {
         check("h", None);
         check("1w", None);
         check("99999999999h", None);
+    }
+
+    #[test]
+    fn what_the_chart_says_of_proxies() {
+        let mesh = |flags: &str| {
+            let line = format!("leno-control run --kubernetes --listen [::]:8086 {flags}");
+            let args = Args::try_parse_from(line.split_whitespace()).map_err(|e| e.to_string())?;
+            let Command::Run(run) = args.command else { unreachable!("{line}") };
+            Ok::<_, String>(run.mesh())
+        };
+        let said = mesh("").unwrap();
+        assert_eq!((said.resources, said.words), (Resources::default(), Words::LinkerdsToo));
+        let said = mesh(
+            "--proxy-cpu-request=10m --proxy-cpu-limit=0.5 --proxy-memory-request=20Mi --proxy-memory-limit=1.34e+08 \
+             --linkerd-annotations=false",
+        )
+        .unwrap();
+        let expected = Resources {
+            cpu_request: Some("10m".to_owned()),
+            cpu_limit: Some("0.5".to_owned()),
+            memory_request: Some("20Mi".to_owned()),
+            memory_limit: Some("1.34e+08".to_owned()),
+        };
+        assert_eq!((said.resources, said.words), (expected, Words::OursAlone));
+        let wrong = mesh("--proxy-cpu-request=much").unwrap_err();
+        assert!(wrong.contains("\"much\" is no quantity such as 100m"), "{wrong}");
     }
 }

@@ -1,10 +1,10 @@
 //! What a control plane in a cluster does beside serving proxies, wired: issuer and anchors from its objects, copies of the anchors,
 //! the webhook. Each is a task that ends with the value that is given back.
 
-use crate::ca::copies;
 use crate::ca::keep::Origin;
 use crate::ca::review::Reviewer;
 use crate::ca::secret::ISSUER_SECRET;
+use crate::ca::{Authority, copies};
 use crate::followed::{Followed, follow};
 use crate::metrics::Metrics;
 use crate::source::Inventory;
@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::{Api, Client, Resource};
 use leno_inject::Mesh;
+use leno_inject::scope::Words;
 use leno_runtime::drain::Drain;
 use leno_runtime::tasks::{Owned, spawn_owned};
 use std::fmt::Debug;
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 pub struct Cluster {
     client: Client,
     namespace: String,
+    words: Words,
     metrics: Arc<Metrics>,
 }
 
@@ -45,8 +47,8 @@ pub struct Seen {
 impl Cluster {
     /// Nothing is asked yet.
     #[must_use]
-    pub fn new(client: Client, namespace: String, metrics: Arc<Metrics>) -> Self {
-        Self { client, namespace, metrics }
+    pub fn new(client: Client, namespace: String, words: Words, metrics: Arc<Metrics>) -> Self {
+        Self { client, namespace, words, metrics }
     }
 
     fn own<K>(&self, name: &'static str) -> (watch::Receiver<Followed<K>>, Owned)
@@ -76,16 +78,15 @@ impl Cluster {
         (Origin::Cluster { secrets, anchors }, vec![first, second])
     }
 
-    /// Keeps the copies of the trust anchors while this replica leads.
+    /// Keeps the copies of the trust anchors of the issuer in use while this replica leads.
     #[must_use]
-    pub fn copies(&self, seen: Seen) -> Vec<Owned> {
-        let (source, first) = self.own::<ConfigMap>(Mesh::TRUST_ANCHORS);
+    pub fn copies(&self, seen: Seen, authorities: watch::Receiver<Arc<Authority>>) -> [Owned; 2] {
         let every: Api<ConfigMap> = Api::all(self.client.clone());
-        let (copies, second) = followed(every, Mesh::TRUST_ANCHORS);
+        let (copies, following) = followed(every, Mesh::TRUST_ANCHORS);
         let Seen { inventories, leads } = seen;
-        let looks = copies::Looks { source, copies, inventories, leads };
-        let keeping = copies::keep(self.client.clone(), self.namespace.clone(), looks);
-        vec![first, second, spawn_owned("anchors", keeping)]
+        let looks = copies::Looks { authorities, copies, inventories, leads };
+        let keeping = copies::keep(self.client.clone(), self.namespace.clone(), self.words, looks);
+        [following, spawn_owned("anchors", keeping)]
     }
 
     /// Serves the webhook, and keeps its certificate.
@@ -106,7 +107,8 @@ impl Cluster {
             Admission::new(client.clone(), inventories.clone(), mesh, self.metrics.clone());
         let (serving, certificate) = watch::channel(None);
         let looks = Looks { secrets, configurations, inventories, leads };
-        let keeper = Keeper::new(client, self.namespace.clone(), looks, self.metrics.clone());
+        let namespace = self.namespace.clone();
+        let keeper = Keeper::new(client, namespace, self.words, looks, self.metrics.clone());
         let serve = webhook::serve(listener, certificate, admission, drain);
         vec![
             first,

@@ -38,7 +38,7 @@ pub fn answer(world: &World, path: &str, query: &str) -> Option<Result<Value, Re
 
 fn endpoints(world: &World, query: &Query) -> Result<Value, Refused> {
     let authority = query.get("authority").ok_or(Refused::Malformed("authority=NAME:PORT"))?;
-    let set = world.endpoints(authority);
+    let set = world.endpoints(authority, None);
     let endpoints: Vec<Value> = set.endpoints.iter().map(|one| shown::endpoint(one)).collect();
     Ok(json!({"authority": authority, "exists": set.exists, "endpoints": endpoints}))
 }

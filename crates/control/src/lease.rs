@@ -4,6 +4,7 @@
 //! machines are never compared. Whoever cannot renew stops writing well before another may begin.
 
 use crate::source::kubernetes::figures::Figures;
+use crate::world::World;
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -73,9 +74,19 @@ impl Candidate {
         Self { api, figures, me, observed: None, renewed: None }
     }
 
-    /// Says whether we lead, until the process drains; then the lease is given back.
-    pub async fn run(mut self, leads: watch::Sender<bool>, guard: Guard) {
-        let candidacy = self.stand(&leads);
+    /// Says whether we lead, until the process drains; then the lease is given back. Whoever has no world yet has nothing to write, may
+    /// never have one, and would keep those from leading who have: it does not stand before.
+    pub async fn run(
+        mut self,
+        mut worlds: watch::Receiver<Arc<World>>,
+        leads: watch::Sender<bool>,
+        guard: Guard,
+    ) {
+        let candidacy = async {
+            if worlds.wait_for(|world| world.version > 0).await.is_ok() {
+                self.stand(&leads).await;
+            }
+        };
         tokio::select! {
             () = candidacy => {}
             () = guard.draining() => {}
@@ -190,6 +201,33 @@ fn spec(observed: Option<&Observed>, me: &str, release: bool, now: Timestamp) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Inventory;
+    use crate::status::tests::Fake;
+    use crate::world::MeshNames;
+    use leno_runtime::drain::Drain;
+    use leno_runtime::tasks;
+    use serde_json::json;
+
+    /// Who never gets a world must not keep those from leading who have one.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_stands_without_a_world() {
+        let server = Fake::new(|_, _| (403, json!({"kind": "Status", "code": 403})));
+        let (worlds, worlds_seen) = watch::channel(Arc::new(World::default()));
+        let (leading, leads) = watch::channel(false);
+        let drain = Drain::new();
+        let candidate = Candidate::new(server.client(), "leno", "me".to_owned(), Arc::default());
+        let running = tasks::spawn("lease", candidate.run(worlds_seen, leading, drain.guard()));
+        sleep(10 * LIFE).await;
+        assert_eq!(server.asked(), Vec::<String>::new());
+        let first = World::build(&Inventory::default(), &MeshNames::default(), 1);
+        worlds.send_replace(Arc::new(first));
+        sleep(INTERVAL / 2).await;
+        let lease = format!("GET /apis/coordination.k8s.io/v1/namespaces/leno/leases/{LEASE}");
+        assert_eq!(server.asked(), [lease]);
+        drain.start();
+        running.await.unwrap();
+        assert!(!*leads.borrow());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_taken_from_nobody_and_from_the_silent() {

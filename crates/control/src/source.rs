@@ -3,6 +3,7 @@
 //! - [`parse`]: the text of one manifest to objects and problems; pure.
 //! - [`layers`]: files of several directories to one inventory, and the last good state of each; pure.
 //! - [`kept`]: what is kept of the kinds that are many.
+//! - [`route`]: routes, and what their published types have no word for.
 //! - [`file`]: directories of manifests, watched.
 //! - [`kubernetes`]: the Kubernetes API, watched.
 //!
@@ -13,6 +14,7 @@ pub mod kept;
 pub mod kubernetes;
 pub mod layers;
 pub mod parse;
+pub mod route;
 
 use gateway_api::grpcroutes::GrpcRoute;
 use gateway_api::httproutes::HttpRoute;
@@ -22,6 +24,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
 use leno_inject::typed::{self, Mistake, Typed};
+use route::Route;
 use serde::de::Error as _;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -315,7 +318,7 @@ kinds! {
     "Service", "", ["v1"], Service, Service, Service, services, true;
     "EndpointSlice", "discovery.k8s.io", ["v1"], EndpointSlice, kept::EndpointSlice, discovery::v1::EndpointSlice, endpoint_slices, true;
     "ConfigMap", "", ["v1"], ConfigMap, kept::Nothing, ConfigMap, config_maps, true;
-    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, HttpRoute, HttpRoute, http_routes, true;
-    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, GrpcRoute, GrpcRoute, grpc_routes, true;
+    "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, Route<HttpRoute>, HttpRoute, http_routes, true;
+    "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, Route<GrpcRoute>, GrpcRoute, grpc_routes, true;
     "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
 }

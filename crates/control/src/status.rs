@@ -8,7 +8,7 @@ pub mod parents;
 
 use crate::limit::{API_WAIT_MAX, STATUS_WRITES_PER_SECOND_MAX};
 use crate::source::Key;
-use crate::source::kubernetes::WATCHED;
+use crate::source::kubernetes::{WATCHED, group_of};
 use crate::world::World;
 use crate::world::route::verdict::Verdict;
 use anyhow::{Context, Result, anyhow};
@@ -74,7 +74,7 @@ impl Writer {
 
     /// Tells whether everything is written.
     async fn write(&mut self, world: &World) -> bool {
-        let mut done = true;
+        let mut failures = Vec::new();
         let verdicts: BTreeMap<&Key, &Verdict> =
             world.verdicts().iter().map(|verdict| (&verdict.route, verdict)).collect();
         self.written.retain(|key, _| verdicts.contains_key(key));
@@ -82,32 +82,43 @@ impl Writer {
             if self.written.get(key) == Some(verdict) {
                 continue;
             }
-            match timeout(API_WAIT_MAX, self.write_one(verdict)).await {
-                Ok(Ok(())) => drop(self.written.insert(key.clone(), verdict.clone())),
-                Ok(Err(error)) => {
-                    warn!("the status of {key} is not written: {error:#}");
-                    done = false;
+            let outcome = timeout(API_WAIT_MAX, self.write_one(verdict)).await;
+            match outcome.unwrap_or_else(|_| Err(anyhow!("no answer in time"))) {
+                Ok(written) => {
+                    self.written.insert(key.clone(), verdict.clone());
+                    if !written {
+                        continue;
+                    }
                 }
-                Err(_) => done = false,
+                Err(error) => failures.push((key, error)),
             }
+            // Also after what fails: with a right taken away, every route does.
+            sleep(Duration::from_secs(1) / STATUS_WRITES_PER_SECOND_MAX).await;
+        }
+        if let Some((key, error)) = failures.first() {
+            let failures = failures.len();
+            warn!(failures, "the status of {key}, for one, is not written: {error:#}");
         }
         self.teller.tell(&world.problems).await;
-        done
+        failures.is_empty()
     }
 
-    async fn write_one(&self, verdict: &Verdict) -> Result<()> {
-        let path = path(&verdict.route)?;
-        let Some(route) = self.ask("GET", &path, None).await? else { return Ok(()) };
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let Some(parents) = parents::next(&route, verdict, &now) else { return Ok(()) };
-        debug!("status of {}", verdict.route);
-        // With the version that was read, so that what others wrote meanwhile is not lost.
-        let version = &route["metadata"]["resourceVersion"];
-        let patch =
-            json!({"metadata": {"resourceVersion": version}, "status": {"parents": parents}});
-        self.ask("PATCH", &format!("{path}/status"), Some(patch)).await?;
-        sleep(Duration::from_secs(1) / STATUS_WRITES_PER_SECOND_MAX).await;
-        Ok(())
+    /// Tells whether there was something to write.
+    async fn write_one(&self, verdict: &Verdict) -> Result<bool> {
+        for path in paths(&verdict.route)? {
+            // The API server does not know every version, or the route is gone.
+            let Some(route) = self.ask("GET", &path, None).await? else { continue };
+            let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let Some(parents) = parents::next(&route, verdict, &now) else { return Ok(false) };
+            debug!("status of {}", verdict.route);
+            // With the version that was read, so that what others wrote meanwhile is not lost.
+            let version = &route["metadata"]["resourceVersion"];
+            let patch =
+                json!({"metadata": {"resourceVersion": version}, "status": {"parents": parents}});
+            self.ask("PATCH", &format!("{path}/status"), Some(patch)).await?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// `None` where the object is gone.
@@ -125,10 +136,16 @@ impl Writer {
     }
 }
 
-/// Where the API server has a route.
-fn path(key: &Key) -> Result<String> {
+/// Where the API server may have a route: in the version that is preferred first.
+fn paths(key: &Key) -> Result<impl Iterator<Item = String>> {
     let plural = WATCHED.iter().find(|(kind, _)| *kind == key.kind).map(|(_, plural)| plural);
     let plural = plural.with_context(|| format!("{} is not watched", key.kind))?;
-    let (namespace, name) = (&key.namespace, &key.name);
-    Ok(format!("/apis/gateway.networking.k8s.io/v1/namespaces/{namespace}/{plural}/{name}"))
+    let (group, versions) = group_of(key.kind);
+    let (namespace, name) = (key.namespace.clone(), key.name.clone());
+    let path =
+        move |version| format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}");
+    Ok(versions.iter().map(path))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -67,13 +67,13 @@ const fn word(
 #[rustfmt::skip]
 pub const VOCABULARY: &[Word] = &[
     word("skip-inbound-ports", true, To::Variable("LENO_PROXY_SKIP_INBOUND_PORTS"), value::ports,
-        "ports of the application that the proxy does not see, `25,1000-2000`"),
+        "ports of the application that the proxy does not see, by number, range or name, `25,1000-2000,mysql`"),
     word("skip-outbound-ports", true, To::Variable("LENO_PROXY_SKIP_OUTBOUND_PORTS"), value::ports,
         "ports elsewhere to which connections pass beside the proxy"),
     word("skip-subnets", true, To::Variable("LENO_PROXY_SKIP_SUBNETS"), value::networks,
         "CIDRs to which connections pass beside the proxy"),
     word("opaque-ports", true, To::Control, value::ports,
-        "ports whose connections are bytes, whatever they look like"),
+        "ports of the application, by number, range or name, whose connections are bytes, whatever they look like"),
     word("default-inbound-policy", true, To::Control, policy,
         "who may connect: `all-unauthenticated`, `all-authenticated` or `deny`"),
     word("proxy-log-level", true, To::Variable("LENO_PROXY_LOG"), value::log_level,
@@ -93,18 +93,21 @@ pub const VOCABULARY: &[Word] = &[
     word("proxy-image", false, To::Image, value::image, "the proxy's image, with its tag or digest"),
     word("image-pull-policy", true, To::PullPolicy, pull_policy,
         "`Always`, `IfNotPresent` or `Never`"),
-    word("proxy-cpu-request", true, To::Resource("requests", "cpu"), value::quantity,
+    word("proxy-cpu-request", true, To::Resource("requests", "cpu"), value::request,
         "processor time that is set aside, `100m`"),
     word("proxy-cpu-limit", true, To::Resource("limits", "cpu"), value::quantity,
         "processor time at most"),
-    word("proxy-memory-request", true, To::Resource("requests", "memory"), value::quantity,
+    word("proxy-memory-request", true, To::Resource("requests", "memory"), value::request,
         "memory that is set aside, `16Mi`"),
     word("proxy-memory-limit", true, To::Resource("limits", "memory"), memory_limit,
         "memory at most, `8Mi` or more"),
 ];
 
+/// Lists of the application's own ports, which may be given by the names that its containers give them.
+const BY_NAME: [&str; 2] = ["skip-inbound-ports", "opaque-ports"];
+
 fn policy(text: &str) -> Result<String, String> {
-    leno_model::policy::DefaultPolicy::parse(text).map(|_| text.to_owned())
+    value::policy(text).map(|_| text.to_owned())
 }
 
 fn log_format(text: &str) -> Result<String, String> {
@@ -139,7 +142,7 @@ fn grace(text: &str) -> Result<String, String> {
 }
 
 /// With less than this no container of ours starts: the kernel ends it before the proxy's first line, without a word that names the limit.
-const MEMORY_LIMIT_MIN: &str = "8Mi";
+pub const MEMORY_LIMIT_MIN: &str = "8Mi";
 
 fn memory_limit(text: &str) -> Result<String, String> {
     let limit = value::quantity(text)?;
@@ -187,33 +190,54 @@ impl Settings {
         })
     }
 
-    /// What the proxy asks for, over what the mesh says.
+    /// What the proxy asks for, over what the mesh says. Where the mesh's request is more than the pod's limit, or its limit less than the
+    /// pod's request, the mesh's gives way: the API server would refuse the pod.
     #[must_use]
     pub fn resources(&self, mesh: &Resources) -> Resources {
-        let or = |name: &str, otherwise: &Option<String>| {
-            self.get(name).map(str::to_owned).or_else(|| otherwise.clone())
+        let pair = |request: &str, limit: &str, usual: [&Option<String>; 2]| {
+            let own = |name: &str| self.get(name).map(str::to_owned);
+            let asked = own(request).or_else(|| usual[0].clone());
+            let most = own(limit).or_else(|| usual[1].clone());
+            match (&asked, &most) {
+                (Some(more), Some(less)) if value::millis(more) > value::millis(less) => {
+                    let said = own(limit).or(asked);
+                    (said.clone(), said)
+                }
+                _ => (asked, most),
+            }
         };
-        Resources {
-            cpu_request: or("proxy-cpu-request", &mesh.cpu_request),
-            cpu_limit: or("proxy-cpu-limit", &mesh.cpu_limit),
-            memory_request: or("proxy-memory-request", &mesh.memory_request),
-            memory_limit: or("proxy-memory-limit", &mesh.memory_limit),
-        }
+        let (cpu_request, cpu_limit) =
+            pair("proxy-cpu-request", "proxy-cpu-limit", [&mesh.cpu_request, &mesh.cpu_limit]);
+        let (memory_request, memory_limit) = pair(
+            "proxy-memory-request",
+            "proxy-memory-limit",
+            [&mesh.memory_request, &mesh.memory_limit],
+        );
+        Resources { cpu_request, cpu_limit, memory_request, memory_limit }
     }
 }
 
-/// Reads annotations of a pod over those of its namespace.
+/// What an annotation may begin with for this name, the one that wins first.
+pub fn prefixes(name: &str) -> impl Iterator<Item = &'static str> {
+    let linkerd = VOCABULARY.iter().any(|word| word.linkerd && word.name == name);
+    PREFIXES.into_iter().chain(linkerd.then_some(LINKERD_PREFIX))
+}
+
+/// Reads annotations of a pod over those of its namespace. `number_of` knows the pod's own ports by their names.
 ///
 /// # Errors
 /// Every mistake, one sentence each.
 pub fn read<'a>(
     pod: impl IntoIterator<Item = (&'a str, &'a str)>,
     namespace: impl IntoIterator<Item = (&'a str, &'a str)>,
+    number_of: &dyn Fn(&str) -> Option<u16>,
 ) -> Result<Settings, Vec<String>> {
     let (mut settings, mut wrong) = (Settings::default(), Vec::new());
-    read_one(namespace, "of its namespace ", &mut settings, &mut wrong);
+    let for_all = |text: &str| value::own_ports(text, number_of, false);
+    read_one(namespace, "of its namespace ", &for_all, &mut settings, &mut wrong);
     let mut own = Settings::default();
-    read_one(pod, "", &mut own, &mut wrong);
+    let for_one = |text: &str| value::own_ports(text, number_of, true);
+    read_one(pod, "", &for_one, &mut own, &mut wrong);
     settings.values.extend(own.values);
     settings.warnings.extend(own.warnings);
     for (request, limit) in
@@ -231,6 +255,7 @@ pub fn read<'a>(
 fn read_one<'a>(
     annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
     whose: &str,
+    own_ports: &dyn Fn(&str) -> Result<String, String>,
     settings: &mut Settings,
     wrong: &mut Vec<String>,
 ) {
@@ -249,7 +274,17 @@ fn read_one<'a>(
             }
             continue;
         };
-        match (word.read)(text.trim()) {
+        let text = match text.trim() {
+            // linkerd's way to say that there is none.
+            "" if linkerd && name == "access-log" => "off",
+            text => text,
+        };
+        let value = if BY_NAME.contains(&name) { own_ports(text) } else { (word.read)(text) };
+        match value {
+            // Its filters know more than levels, and what is logged opens nothing.
+            Err(why) if linkerd && name == "proxy-log-level" => {
+                settings.warnings.push(format!("annotation {whose}{key} is left out: {why}"));
+            }
             Err(why) => wrong.push(format!("annotation {whose}{key}: {why}")),
             Ok(value) if ranks.get(word.name).is_none_or(|before| rank < *before) => {
                 ranks.insert(word.name, rank);

@@ -6,7 +6,7 @@ use crate::patch::Operation;
 use crate::scope::{Marks, Namespace, Wish};
 use crate::text::{self, Document};
 use crate::uninject::uninject;
-use crate::workload::{Place, places};
+use crate::workload::{Place, item_kind, places};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -65,9 +65,12 @@ pub fn add_namespaces(file: &str, namespaces: &mut Namespaces) {
         // What cannot be read is reported when it is worked on.
         let Ok(value) = text::read(document.text) else { continue };
         let items = value.get("items").and_then(Value::as_array);
+        let kind_of = |object: &'_ Value| object.get("kind")?.as_str().map(str::to_owned);
+        let of_list = kind_of(&value).map(|kind| item_kind(&kind).to_owned());
         for object in items.map_or(std::slice::from_ref(&value), Vec::as_slice) {
             let name = object.pointer("/metadata/name").and_then(Value::as_str);
-            let is_namespace = object.get("kind").and_then(Value::as_str) == Some("Namespace");
+            let kind = kind_of(object).or_else(|| of_list.clone());
+            let is_namespace = kind.as_deref() == Some("Namespace");
             if let Some(name) = name.filter(|_| is_namespace) {
                 namespaces.insert(name.to_owned(), object["metadata"].clone());
             }
@@ -80,7 +83,7 @@ pub fn add_namespaces(file: &str, namespaces: &mut Namespaces) {
 /// `namespace` is where objects are that name none.
 #[must_use]
 pub fn inject_file(file: &str, namespace: &str, namespaces: &Namespaces, mesh: &Mesh) -> Done {
-    change(file, |pod, place| {
+    change(file, Some(BY_LABEL), |pod, place| {
         let name = if place.namespace.is_empty() { namespace } else { &place.namespace };
         let marks = match Marks::of(namespaces.get(name)) {
             Ok(marks) => marks,
@@ -97,19 +100,22 @@ pub fn inject_file(file: &str, namespace: &str, namespaces: &Namespaces, mesh: &
 /// Takes every proxy out of a file.
 #[must_use]
 pub fn uninject_file(file: &str) -> Done {
-    change(file, |pod, _| match uninject(pod) {
+    change(file, None, |pod, _| match uninject(pod) {
         Some(patch) => (patch, Said::Uninjected, Vec::new()),
         None => (Vec::new(), Said::Skipped(None), Vec::new()),
     })
 }
 
+/// What is said of an object whose kind we do not know, and which has a template of pods: an Argo Rollout, a Service of Knative.
+const BY_LABEL: &str = "its kind is not known here; in a cluster its pods get a proxy by the label leno.dev/inject: enabled on their template or Namespace";
+
 type Decided = (Vec<Operation>, Said, Vec<String>);
 
-fn change(file: &str, decide: impl Fn(&Value, &Place) -> Decided) -> Done {
+fn change(file: &str, unknown: Option<&str>, decide: impl Fn(&Value, &Place) -> Decided) -> Done {
     let mut done = Done::default();
     for document in text::documents(file) {
         done.text.push_str(document.separator);
-        let changed = change_one(document, &decide, &mut done.reports);
+        let changed = change_one(document, unknown, &decide, &mut done.reports);
         done.text.push_str(changed.as_deref().unwrap_or(document.text));
     }
     done
@@ -118,6 +124,7 @@ fn change(file: &str, decide: impl Fn(&Value, &Place) -> Decided) -> Done {
 /// The document's new text, where it has one.
 fn change_one(
     document: Document<'_>,
+    unknown: Option<&str>,
     decide: &impl Fn(&Value, &Place) -> Decided,
     reports: &mut Vec<Report>,
 ) -> Option<String> {
@@ -143,7 +150,10 @@ fn change_one(
                 let steps: Vec<Operation> = steps.into_iter().map(|step| step.below(at)).collect();
                 (steps, said, warnings)
             }
-            None => (Vec::new(), Said::Skipped(None), Vec::new()),
+            None => {
+                let why = unknown.filter(|_| place.looks_like_pods).map(str::to_owned);
+                (Vec::new(), Said::Skipped(why), Vec::new())
+            }
         };
         patch.extend(steps);
         told.push(Report { object: place.shown, said, warnings });

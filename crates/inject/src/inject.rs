@@ -4,7 +4,7 @@ use crate::annotation::{self, LINKERD_INJECT, MESHED, WAS};
 use crate::mesh::{self, Mesh};
 use crate::patch::{Operation, escaped};
 use crate::pod;
-use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish};
+use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish, Words};
 use serde_json::{Map, Value, json};
 
 /// What becomes of a pod.
@@ -40,31 +40,44 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Ok(marks) => marks,
         Err(wrong) => return Outcome::Refuse(vec![wrong]),
     };
-    match scope::wish(&marks, &namespace.marks, otherwise) {
+    if scope::is_static(pod.get("metadata")) {
+        return Outcome::Skip("its node runs it from a file of its own (a static pod), in which nothing can be added from here".to_owned());
+    }
+    match scope::wish(&marks, &namespace.marks, otherwise, mesh.words) {
         Err(wrong) => return Outcome::Refuse(vec![wrong]),
         Ok(Wish::Disabled) => return Outcome::Skip("injection is not enabled".to_owned()),
         Ok(Wish::Enabled) => {}
     }
     let spec = pod.get("spec").unwrap_or(&Value::Null);
-    if scope::is_whole(spec) {
-        return Outcome::Skip(format!("it has {} already", pod::PROXY));
-    }
+    // What was injected before may have been changed since, by hand or by another webhook.
+    let whole = scope::is_whole(spec);
     let mut wrong = scope::obstacles(spec);
-    for written in [MESHED, WAS] {
-        if marks.annotations.contains_key(written) {
-            wrong.push(format!("annotation {written} is for the injector alone to write"));
+    if whole {
+        if marks.annotations.get(MESHED) != Some(&"true") {
+            wrong.push(format!(
+                "it has {} without annotation {MESHED}: \"true\", by which the control plane knows of it",
+                pod::PROXY
+            ));
+        }
+    } else {
+        for written in [MESHED, WAS] {
+            if marks.annotations.contains_key(written) {
+                wrong.push(format!("annotation {written} is for the injector alone to write"));
+            }
         }
     }
-    let settings = annotation::read(marks.annotations(), namespace.marks.annotations());
+    let number_of = |name: &str| scope::port_named(spec, name);
+    let settings = annotation::read(marks.annotations(), namespace.marks.annotations(), &number_of);
     match settings {
         Err(mistakes) => {
             wrong.extend(mistakes);
             Outcome::Refuse(wrong)
         }
         Ok(_) if !wrong.is_empty() => Outcome::Refuse(wrong),
+        Ok(_) if whole => Outcome::Skip(format!("it has {} already", pod::PROXY)),
         Ok(mut settings) => {
             let mut warnings = std::mem::take(&mut settings.warnings);
-            warnings.extend(warn(spec, &marks, namespace, &settings));
+            warnings.extend(warn(spec, &marks, namespace, &settings, mesh.words));
             warnings.extend(mesh::unknown_name(spec, mesh));
             Outcome::Inject(Injected { patch: patch(pod, spec, &settings, mesh), warnings })
         }
@@ -76,9 +89,12 @@ fn warn(
     marks: &Marks<'_>,
     namespace: &Namespace<'_>,
     settings: &annotation::Settings,
+    words: Words,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    let ingress = |marks: &Marks<'_>| marks.annotations.get(LINKERD_INJECT) == Some(&"ingress");
+    let ingress = |marks: &Marks<'_>| {
+        words == Words::LinkerdsToo && marks.annotations.get(LINKERD_INJECT) == Some(&"ingress")
+    };
     if ingress(marks) || ingress(&namespace.marks) {
         warnings.push(format!(
             "annotation {LINKERD_INJECT}: ingress is taken for enabled; destinations are known by address, not by l5d-dst-override"

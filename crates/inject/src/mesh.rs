@@ -1,6 +1,7 @@
 //! What the mesh as a whole says about its proxies.
 
 use crate::annotation::Resources;
+use crate::scope::Words;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -24,6 +25,8 @@ pub struct Mesh {
     pub trust_anchors: String,
     /// What a proxy asks for where its pod says nothing.
     pub resources: Resources,
+    /// Whose annotations about injection are read.
+    pub words: Words,
 }
 
 impl Mesh {
@@ -79,7 +82,57 @@ impl Default for Mesh {
             control_ip: None,
             control_address: format!("leno-control.{namespace}.svc:{}", Self::CONTROL_PORT),
             trust_anchors: Self::TRUST_ANCHORS.to_owned(),
-            resources: Resources::default(),
+            // A container without requests stops every HorizontalPodAutoscaler of its pod, and is refused by a ResourceQuota on requests. This
+            // is what a proxy takes with little traffic; limits are not for us to guess.
+            resources: Resources {
+                cpu_request: Some("10m".to_owned()),
+                memory_request: Some("20Mi".to_owned()),
+                ..Resources::default()
+            },
+            words: Words::LinkerdsToo,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotation::read;
+
+    /// The API server refuses a container that asks for more than its limit.
+    #[test]
+    fn what_the_mesh_asks_for_gives_way_to_the_pod() {
+        let quantity = |text: &str| Some(text.to_owned()).filter(|text| text != "-");
+        let resources = |text: &str| {
+            let all: Vec<&str> = text.split(' ').collect();
+            Resources {
+                cpu_request: quantity(all[0]),
+                cpu_limit: quantity(all[1]),
+                memory_request: quantity(all[2]),
+                memory_limit: quantity(all[3]),
+            }
+        };
+        let check = |mesh: &str, pod: &[(&str, &str)], expected: &str| {
+            let named: Vec<(String, &str)> =
+                pod.iter().map(|(name, text)| (format!("config.leno.dev/{name}"), *text)).collect();
+            let named = named.iter().map(|(name, text)| (name.as_str(), *text));
+            let asked = read(named, [], &|_| None).unwrap().resources(&resources(mesh));
+            assert_eq!(asked, resources(expected), "{mesh} with {pod:?}");
+        };
+        assert_eq!(Mesh::default().resources, resources("10m - 20Mi -"));
+        check("10m - 20Mi -", &[], "10m - 20Mi -");
+        check("- - - -", &[("proxy-cpu-limit", "1")], "- 1 - -");
+        check("10m - 20Mi -", &[("proxy-cpu-limit", "1")], "10m 1 20Mi -");
+        check("10m - 20Mi -", &[("proxy-cpu-limit", "5m")], "5m 5m 20Mi -");
+        check("10m - 20Mi -", &[("proxy-memory-limit", "16Mi")], "10m - 16Mi 16Mi");
+        check("10m 100m 20Mi 64Mi", &[("proxy-cpu-request", "50m")], "50m 100m 20Mi 64Mi");
+        check("10m 100m 20Mi 64Mi", &[("proxy-cpu-request", "1")], "1 1 20Mi 64Mi");
+        check(
+            "10m 100m 20Mi 64Mi",
+            &[("proxy-memory-request", "64.5Mi")],
+            "10m 100m 64.5Mi 64.5Mi",
+        );
+        let both = [("proxy-cpu-request", "1m"), ("proxy-cpu-limit", "2m")];
+        check("10m 100m 20Mi -", &both, "1m 2m 20Mi -");
     }
 }

@@ -61,17 +61,13 @@ pub fn containers(spec: &Value, settings: &Settings, mesh: &Mesh) -> [Value; 2] 
     if !is_empty(&resources) {
         common["resources"] = resources;
     }
-    let mut init = common.clone();
-    let captured = init_environment(settings);
-    if !is_empty(&captured) {
-        init["env"] = captured;
-    }
     [
         merged(
-            &init,
+            &common,
             json!({
                 "name": INIT,
                 "args": ["capture", "apply"],
+                "env": init_environment(settings),
                 // Root, because Kubernetes gives capabilities to root alone; nftables asks for no other than NET_ADMIN.
                 "securityContext": security(0, json!({"add": ["NET_ADMIN"], "drop": ["ALL"]})),
             }),
@@ -176,10 +172,14 @@ fn from_pod(name: &str, field: &str) -> Value {
     json!({"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field}}})
 }
 
-/// Only what says what to capture.
+/// Only what says what to capture, and by which the network of a node is known: it must never be captured.
 fn init_environment(settings: &Settings) -> Value {
     let capture = settings.variables().filter(|(name, _)| name.starts_with("LENO_PROXY_SKIP_"));
-    capture.map(|(name, value)| variable(name, value)).collect()
+    // Without the prefix by which a proxy of an older version would refuse what it does not know.
+    [from_pod("LENO_POD_IPS", "status.podIPs"), from_pod("LENO_HOST_IPS", "status.hostIPs")]
+        .into_iter()
+        .chain(capture.map(|(name, value)| variable(name, value)))
+        .collect()
 }
 
 fn environment(spec: &Value, settings: &Settings, mesh: &Mesh) -> Value {

@@ -4,6 +4,7 @@
 //! so on the pod.
 
 use crate::annotation::{INJECT, LINKERD_INJECT};
+use crate::inject::is_empty;
 use crate::pod::{INIT, PORTS, PROXY, USER, VOLUMES};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,6 +14,10 @@ pub const EXCLUDED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"
 /// Containers by which other meshes are known.
 const OTHERS: [&str; 5] =
     ["istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane", "cilium-envoy"];
+/// Containers by which other meshes capture traffic, which may be left when the proxy is not.
+const OTHERS_INIT: [&str; 3] = ["istio-init", "linkerd-init", "kuma-init"];
+/// By this a kubelet tells of a pod that it runs from a file of its node.
+const STATIC: &str = "kubernetes.io/config.mirror";
 
 /// Labels and annotations of an object.
 #[derive(Clone, Debug, Default)]
@@ -82,15 +87,30 @@ pub enum Wish {
     Disabled,
 }
 
+/// Whose annotations about injection are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// Ours, and linkerd's where ours are absent: for those who migrate.
+    LinkerdsToo,
+    /// Ours alone: linkerd's own injector is there, and reads its own.
+    OursAlone,
+}
+
 /// What the pod says, else what its namespace says, else `otherwise`. Where one object says both, `disabled` wins.
 ///
 /// # Errors
 /// A word that is neither; a typo must not decide.
-pub fn wish(pod: &Marks<'_>, namespace: &Marks<'_>, otherwise: Wish) -> Result<Wish, String> {
-    Ok(said(pod, "")?.or(said(namespace, "of its namespace ")?).unwrap_or(otherwise))
+pub fn wish(
+    pod: &Marks<'_>,
+    namespace: &Marks<'_>,
+    otherwise: Wish,
+    words: Words,
+) -> Result<Wish, String> {
+    let namespace = said(namespace, "of its namespace ", words);
+    Ok(said(pod, "", words)?.or(namespace?).unwrap_or(otherwise))
 }
 
-fn said(marks: &Marks<'_>, whose: &str) -> Result<Option<Wish>, String> {
+fn said(marks: &Marks<'_>, whose: &str, words: Words) -> Result<Option<Wish>, String> {
     let ours = [("label", marks.labels.get(INJECT)), ("annotation", marks.annotations.get(INJECT))];
     let mut found = None;
     for (what, text) in ours {
@@ -105,7 +125,7 @@ fn said(marks: &Marks<'_>, whose: &str) -> Result<Option<Wish>, String> {
             }
         }
     }
-    if found.is_some() {
+    if found.is_some() || words == Words::OursAlone {
         return Ok(found);
     }
     match marks.annotations.get(LINKERD_INJECT) {
@@ -154,6 +174,54 @@ pub(crate) fn is_whole(spec: &Value) -> bool {
     init && proxy && named(INIT).count() == 1 && named(PROXY).count() == 1
 }
 
+/// The number of a port by the name that a container gives it; of several, the first.
+#[must_use]
+pub fn port_named(spec: &Value, name: &str) -> Option<u16> {
+    let lists = ["containers", "initContainers"].into_iter();
+    let all = lists.filter_map(|list| spec.get(list)?.as_array()).flatten();
+    let ports = all.filter_map(|container| container.get("ports")?.as_array()).flatten();
+    let mut named = ports.filter(|port| port.get("name").and_then(Value::as_str) == Some(name));
+    let number = named.next()?.get("containerPort")?.as_u64()?;
+    u16::try_from(number).ok().filter(|number| *number > 0)
+}
+
+/// Whether a pod is run by its node from a file there. What the API server is told of it is a picture: nothing that is added to that runs.
+pub(crate) fn is_static(metadata: Option<&Value>) -> bool {
+    let Some(metadata) = metadata else { return false };
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    metadata.get("annotations").and_then(|annotations| annotations.get(STATIC)).is_some()
+        || owners.into_iter().any(|owner| owner.get("kind").and_then(Value::as_str) == Some("Node"))
+}
+
+/// Whether a pod can run on nodes with Windows alone, or says what is understood there alone.
+fn is_of_windows(spec: &Value) -> bool {
+    const KEYS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
+    let is = |value: Option<&Value>| value.and_then(Value::as_str) == Some("windows");
+    let selected = |key: &&str| is(spec.get("nodeSelector").and_then(|labels| labels.get(*key)));
+    let required =
+        "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let terms = spec.pointer(required).and_then(Value::as_array);
+    let demands = |demand: &Value| {
+        let values = demand.get("values").and_then(Value::as_array);
+        demand.get("key").and_then(Value::as_str).is_some_and(|key| KEYS.contains(&key))
+            && demand.get("operator").and_then(Value::as_str) == Some("In")
+            && values.is_some_and(|all| !all.is_empty() && all.iter().all(|one| is(Some(one))))
+    };
+    // One term of several is enough to be scheduled, so each has to say it.
+    let wanted = |term: &Value| {
+        let all = term.get("matchExpressions").and_then(Value::as_array);
+        all.is_some_and(|all| all.iter().any(demands))
+    };
+    let options = |item: &Value| {
+        item.pointer("/securityContext/windowsOptions").is_some_and(|options| !is_empty(options))
+    };
+    is(spec.pointer("/os/name"))
+        || KEYS.iter().any(selected)
+        || terms.is_some_and(|all| !all.is_empty() && all.iter().all(wanted))
+        || options(spec)
+        || containers(spec).any(options)
+}
+
 /// Whether an init container stays, and is told what a proxy has to know.
 fn is_proxy(container: &Value) -> bool {
     const PREFIXES: [&str; 2] = ["LENO_PROXY_", "LINKERD2_PROXY_"];
@@ -165,7 +233,7 @@ fn is_proxy(container: &Value) -> bool {
 
 /// What has the name of a container of ours in a pod that is not whole.
 fn impostors(spec: &Value) -> Vec<String> {
-    const OUT: &str = "`leno uninject` takes it out";
+    const OUT: &str = "take it out, with `leno uninject` where it was injected";
     let mut wrong = Vec::new();
     let own = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
     for name in [INIT, PROXY] {
@@ -193,38 +261,51 @@ fn impostors(spec: &Value) -> Vec<String> {
     wrong
 }
 
-/// Why a pod cannot be part of the mesh, with what to do.
+/// What is in the wrong order in a pod that is whole: others add init containers, and move those that are there.
+fn disorder(spec: &Value) -> Vec<String> {
+    let at = |name: &str| init_containers(spec).position(|container| name_of(container) == name);
+    let late = at(INIT) > at(PROXY);
+    let wrong = || {
+        format!(
+            "{INIT} comes after {PROXY}, so that nothing is captured when that is ready; put it first"
+        )
+    };
+    late.then(wrong).into_iter().collect()
+}
+
+/// Why a pod cannot be part of the mesh, with what to do. That it is part of it already is no reason.
 #[must_use]
 pub fn obstacles(spec: &Value) -> Vec<String> {
     let mut wrong = malformed(spec);
     if !wrong.is_empty() {
         return wrong;
     }
-    let is =
-        |pointer: &str, wanted: &str| spec.pointer(pointer).and_then(Value::as_str) == Some(wanted);
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
         wrong.push(
             "it uses the node's network (hostNetwork), which is not ours to capture".to_owned(),
         );
     }
-    if is("/os/name", "windows") || is("/nodeSelector/kubernetes.io~1os", "windows") {
+    if is_of_windows(spec) {
         wrong.push("it runs on Windows".to_owned());
     }
-    if spec.pointer("/securityContext/runAsUser").and_then(Value::as_u64) == Some(USER) {
+    let user = |item: &Value| item.pointer("/securityContext/runAsUser").and_then(Value::as_u64);
+    // One sentence about each of ours is enough.
+    let theirs =
+        || containers(spec).filter(|container| ![INIT, PROXY].contains(&name_of(container)));
+    if user(spec) == Some(USER) && theirs().any(|container| user(container).is_none()) {
         wrong.push(format!("it runs as user {USER}, the proxy's, whose traffic is not captured"));
     }
-    let impostors = impostors(spec);
-    for container in containers(spec) {
+    let whole = is_whole(spec);
+    let impostors = if whole { disorder(spec) } else { impostors(spec) };
+    for container in theirs() {
         let name = name_of(container);
-        if [INIT, PROXY].contains(&name) {
-            // One sentence about each is enough.
-            continue;
-        }
         if OTHERS.contains(&name) {
             wrong.push(format!("container {name} is another mesh's proxy"));
         }
-        let user = container.pointer("/securityContext/runAsUser").and_then(Value::as_u64);
-        if user == Some(USER) {
+        if OTHERS_INIT.contains(&name) {
+            wrong.push(format!("container {name} captures traffic for another mesh"));
+        }
+        if user(container) == Some(USER) {
             wrong.push(format!(
                 "container {name} runs as user {USER}, the proxy's, whose traffic is not captured"
             ));
@@ -239,7 +320,7 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
     }
     for volume in spec.get("volumes").and_then(Value::as_array).into_iter().flatten() {
         let name = name_of(volume);
-        if VOLUMES.contains(&name) && impostors.is_empty() {
+        if VOLUMES.contains(&name) && impostors.is_empty() && !whole {
             wrong.push(format!("volume {name} has the name of one of ours"));
         }
     }
@@ -273,147 +354,4 @@ fn malformed(spec: &Value) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn wishes() {
-        /// `l:` labels, `a:` annotations of ours, `k:` linkerd's; pod, namespace.
-        #[track_caller]
-        fn check(pod: &str, namespace: &str, expected: &str) {
-            fn marks(text: &str) -> Marks<'_> {
-                let mut marks = Marks::default();
-                for part in text.split_whitespace() {
-                    match part.split_at(2) {
-                        ("l:", value) => marks.labels.insert(INJECT, value),
-                        ("a:", value) => marks.annotations.insert(INJECT, value),
-                        (_, value) => marks.annotations.insert(LINKERD_INJECT, value),
-                    };
-                }
-                marks
-            }
-            let shown = match wish(&marks(pod), &marks(namespace), Wish::Disabled) {
-                Ok(Wish::Enabled) => "yes".to_owned(),
-                Ok(Wish::Disabled) => "no".to_owned(),
-                Err(why) => why,
-            };
-            assert_eq!(shown, expected, "{pod} in {namespace}");
-        }
-        check("", "", "no");
-        check("", "l:enabled", "yes");
-        check("", "a:enabled", "yes");
-        check("", "k:enabled", "yes");
-        check("", "k:ingress", "yes");
-        check("l:disabled", "l:enabled", "no");
-        check("a:disabled", "l:enabled", "no");
-        check("k:disabled", "l:enabled", "no");
-        check("l:enabled a:disabled", "", "no");
-        check("l:disabled a:enabled", "", "no");
-        check("l:enabled", "l:disabled", "yes");
-        // Ours over linkerd's: those who migrate say it once more.
-        check("l:enabled k:disabled", "", "yes");
-        check("l:true", "", "label leno.dev/inject: \"true\" is neither enabled nor disabled");
-        check(
-            "",
-            "k:on",
-            "annotation of its namespace linkerd.io/inject: \"on\" is none of enabled, disabled, ingress",
-        );
-    }
-
-    #[track_caller]
-    fn check(spec: Value, expected: &[&str]) {
-        assert_eq!(obstacles(&spec), expected, "{spec}");
-    }
-
-    #[test]
-    fn what_cannot_be() {
-        let app = json!({"name": "app"});
-        let with = |field: &str, value: Value| {
-            let mut spec = json!({"containers": [app]});
-            spec[field] = value;
-            spec
-        };
-        check(with("hostNetwork", json!(false)), &[]);
-        check(
-            with("hostNetwork", json!(true)),
-            &["it uses the node's network (hostNetwork), which is not ours to capture"],
-        );
-        check(with("os", json!({"name": "windows"})), &["it runs on Windows"]);
-        check(
-            with("containers", json!([app, {"name": "istio-proxy"}])),
-            &["container istio-proxy is another mesh's proxy"],
-        );
-        check(
-            with("initContainers", json!([{"name": "linkerd-proxy"}])),
-            &["container linkerd-proxy is another mesh's proxy"],
-        );
-        check(
-            with("initContainers", json!([{"name": "leno-init"}])),
-            &["it has leno-init without leno-proxy; `leno uninject` takes it out"],
-        );
-        check(
-            with("containers", json!([app, {"name": "leno-proxy"}, {"name": "leno-init"}])),
-            &[
-                "container leno-init has the name of one of ours, and would pass for it; rename it",
-                "container leno-proxy has the name of one of ours, and would pass for it; rename it",
-            ],
-        );
-        let init = json!({"name": "leno-init"});
-        let environment = json!([{"name": "LENO_PROXY_IDENTITY"}]);
-        let proxy = json!({"name": "leno-proxy", "restartPolicy": "Always", "env": environment});
-        check(
-            with(
-                "initContainers",
-                json!([init, {"name": "leno-proxy", "restartPolicy": "Always"}]),
-            ),
-            &[
-                "init container leno-proxy is not the proxy that is injected; `leno uninject` takes it out",
-            ],
-        );
-        check(
-            with("initContainers", json!([init, {"name": "leno-proxy", "env": environment}])),
-            &[
-                "init container leno-proxy is not the proxy that is injected; `leno uninject` takes it out",
-            ],
-        );
-        check(
-            with("initContainers", json!([proxy])),
-            &[
-                "it has leno-proxy without leno-init, so that nothing is captured; `leno uninject` takes it out",
-            ],
-        );
-        check(
-            with("initContainers", json!([init, init, proxy])),
-            &["it has leno-init or leno-proxy more than once; `leno uninject` takes it out"],
-        );
-        check(
-            with("containers", json!([{"name": "a", "securityContext": {"runAsUser": 2102}}])),
-            &["container a runs as user 2102, the proxy's, whose traffic is not captured"],
-        );
-        check(
-            with("securityContext", json!({"runAsUser": 2102})),
-            &["it runs as user 2102, the proxy's, whose traffic is not captured"],
-        );
-        check(
-            with(
-                "containers",
-                json!([{"name": "a", "ports": [{"containerPort": 4143}, {"containerPort": 4140, "protocol": "UDP"}]}]),
-            ),
-            &["container a has port 4143, which is the proxy's"],
-        );
-        check(
-            with("volumes", json!([{"name": "leno-identity"}])),
-            &["volume leno-identity has the name of one of ours"],
-        );
-        check(json!(null), &["there is no spec"]);
-        check(json!([]), &["there is no spec"]);
-        check(json!({}), &["spec.containers is missing"]);
-        check(json!({"containers": null}), &["spec.containers is missing"]);
-        check(json!({"containers": []}), &["spec.containers is empty"]);
-        check(json!({"containers": [1]}), &["spec.containers[0] has no name"]);
-        check(with("volumes", json!({})), &["spec.volumes is no list"]);
-        check(with("volumes", json!(null)), &[]);
-        check(with("initContainers", json!("x")), &["spec.initContainers is no list"]);
-    }
-}
+mod tests;

@@ -11,7 +11,9 @@ mod write;
 
 use crate::patch::{Operation, apply};
 pub use line::line_of;
+use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A piece of a file: a document, with what stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub struct Document<'a> {
     pub first_line: usize,
 }
 
-/// Cuts a file at its `---` lines; separators and texts together are the file.
+/// Cuts a file at its `---` lines, and between JSON objects that follow each other; separators and texts together are the file.
 #[must_use]
 pub fn documents(file: &str) -> Vec<Document<'_>> {
     let mut found = Vec::new();
@@ -52,7 +54,31 @@ pub fn documents(file: &str) -> Vec<Document<'_>> {
         at = end;
     }
     found.push(Document { separator: &file[cut..start], text: &file[start..], first_line });
-    found
+    found.into_iter().flat_map(one_by_one).collect()
+}
+
+/// JSON objects without anything between them are no YAML, and yet `kubectl` takes them.
+fn one_by_one(document: Document<'_>) -> Vec<Document<'_>> {
+    let Document { text, first_line, .. } = document;
+    if !text.trim_start().starts_with('{') {
+        return vec![document];
+    }
+    let mut objects =
+        serde_json::Deserializer::from_str(text).into_iter::<BTreeMap<String, IgnoredAny>>();
+    let mut starts = vec![0];
+    while let Some(object) = objects.next() {
+        if object.is_err() {
+            return vec![document];
+        }
+        let end = objects.byte_offset();
+        starts.push(end + text[end..].len() - text[end..].trim_start().len());
+    }
+    let cuts = starts.windows(2).enumerate().map(|(number, cut)| Document {
+        separator: if number == 0 { document.separator } else { "" },
+        text: &text[cut[0]..cut[1]],
+        first_line: first_line + text[..cut[0]].matches('\n').count(),
+    });
+    cuts.collect()
 }
 
 /// Whether nothing but comments, blank lines and marks are in a document.
@@ -96,14 +122,20 @@ pub struct Changed {
 pub fn change(text: &str, patch: &[Operation]) -> Result<Changed, String> {
     let mut after = read(text)?;
     apply(&mut after, patch).map_err(|error| error.to_string())?;
-    let says_so = |text: &String| read(text).is_ok_and(|read| read == after);
+    // What was JSON is read as that by others.
+    let is_json = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
+    let was_json = is_json(text);
+    let says_so =
+        |text: &String| (!was_json || is_json(text)) && read(text).is_ok_and(|read| read == after);
     let node = node::parse(text);
     let edited = node.as_ref().and_then(|node| edit::edit(text, node, patch));
     if let Some(text) = edited.filter(says_so) {
         return Ok(Changed { text, rewritten: false });
     }
     let mut anew = write::document(&after, node.as_ref(), text);
-    if !says_so(&anew) {
+    if was_json {
+        anew = format!("{after:#}\n");
+    } else if !says_so(&anew) {
         // With every scalar in quotes or plainly safe there is nothing left to misread.
         anew = write::document(&after, None, text);
     }

@@ -4,14 +4,19 @@ use crate::annotation::{MESHED, WAS};
 use crate::inject::is_empty;
 use crate::patch::{Operation, escaped};
 use crate::pod::{INIT, PROXY, VOLUMES};
-use crate::scope::name_of;
+use crate::scope::{is_whole, name_of};
 use serde_json::{Map, Value};
 
-/// The patch that takes the proxy out of a pod or template of pods; `None` where there is nothing of ours.
+/// The patch that takes the proxy out of a pod or template of pods; `None` where there is nothing of ours. What was never injected may
+/// have a volume or container that is called as one of ours, and keeps it.
 #[must_use]
 pub fn uninject(pod: &Value) -> Option<Vec<Operation>> {
     let mut steps = Vec::new();
     let annotations = pod.pointer("/metadata/annotations");
+    let is_marked = |key: &str| annotations.is_some_and(|all| all.get(key).is_some());
+    if !is_marked(MESHED) && !is_marked(WAS) && !is_whole(pod.get("spec").unwrap_or(&Value::Null)) {
+        return None;
+    }
     let was: Map<String, Value> = annotations
         .and_then(|annotations| annotations.get(WAS)?.as_str())
         .and_then(|text| serde_json::from_str(text).ok())

@@ -11,6 +11,8 @@ pub struct Place {
     pub namespace: String,
     /// JSON pointer from the document's root to what has `metadata` and `spec`; `None` where the kind has no pods.
     pub pointer: Option<String>,
+    /// The kind is not known, and yet there is what looks like a template of pods: somebody makes pods of it.
+    pub looks_like_pods: bool,
 }
 
 /// Lists in lists are followed this deep.
@@ -20,21 +22,36 @@ const DEPTH_MAX: usize = 8;
 #[must_use]
 pub fn places(document: &Value) -> Vec<Place> {
     let mut found = Vec::new();
-    walk(document, String::new(), 0, &mut found);
+    walk(document, String::new(), ("", ""), 0, &mut found);
     found
 }
 
-fn walk(object: &Value, pointer: String, depth: usize, found: &mut Vec<Place>) {
+/// What the items of a list are that do not say it themselves: in what an API server answers, a PodList's are Pods.
+pub(crate) fn item_kind(list: &str) -> &str {
+    list.strip_suffix("List").unwrap_or_default()
+}
+
+fn walk(
+    object: &Value,
+    pointer: String,
+    (version, kind): (&str, &str),
+    depth: usize,
+    found: &mut Vec<Place>,
+) {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let kind = text("/kind");
+    let (version, kind) = match (text("/apiVersion"), text("/kind")) {
+        (_, "") => (version, kind),
+        own => own,
+    };
     let items = object.get("items").and_then(Value::as_array);
     if let Some(items) = items.filter(|_| kind.ends_with("List") && depth < DEPTH_MAX) {
         for (at, item) in items.iter().enumerate() {
-            walk(item, format!("{pointer}/items/{at}"), depth + 1, found);
+            let of_list = (version, item_kind(kind));
+            walk(item, format!("{pointer}/items/{at}"), of_list, depth + 1, found);
         }
         return;
     }
-    let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+    let group = version.split_once('/').map_or("", |(group, _)| group);
     let below = template(group, kind);
     let name = match (text("/metadata/name"), text("/metadata/generateName")) {
         ("", generated) => generated,
@@ -44,6 +61,8 @@ fn walk(object: &Value, pointer: String, depth: usize, found: &mut Vec<Place>) {
     found.push(Place {
         shown: format!("{kind} {name:?}"),
         namespace: text("/metadata/namespace").to_owned(),
+        looks_like_pods: below.is_none()
+            && object.pointer("/spec/template/spec/containers").is_some_and(Value::is_array),
         pointer: below.map(|below| format!("{pointer}{below}")),
     });
 }
@@ -97,6 +116,20 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "PodList", "items": [object("v1", "Pod")]}, 7]}),
             &["pod \"a\" in \"n\": Some(\"/items/0/items/0\")", "object \"\" in \"\": None"],
         );
+        // As an API server answers: the list says it for its items.
+        let bare = json!({"metadata": {"name": "a", "namespace": "n"}});
+        check(
+            json!({"apiVersion": "v1", "kind": "PodList", "items": [bare]}),
+            &["pod \"a\" in \"n\": Some(\"/items/0\")"],
+        );
+        check(
+            json!({"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [bare, object("v1", "Pod")]}),
+            &[
+                "deployment \"a\" in \"n\": Some(\"/items/0/spec/template\")",
+                "pod \"a\" in \"n\": Some(\"/items/1\")",
+            ],
+        );
+        check(json!({"kind": "List", "items": [bare]}), &["object \"a\" in \"n\": None"]);
         check(json!({"kind": "List", "items": {}}), &["list \"\" in \"\": None"]);
     }
 }

@@ -83,9 +83,7 @@ fn a_pod_gets_its_proxy() {
 #[test]
 fn a_proxy_of_other_values_passes_and_half_of_one_does_not() {
     let check = |change: &dyn Fn(&mut Value), expected: &str| {
-        let mut pod = plain();
-        let response = respond(review(&pod).to_string().as_bytes(), "enabled");
-        apply(&mut pod, &steps(&response)).unwrap();
+        let mut pod = injected();
         change(&mut pod["spec"]);
         check_review(&review(&pod), "enabled", expected);
     };
@@ -97,8 +95,114 @@ fn a_proxy_of_other_values_passes_and_half_of_one_does_not() {
     check(
         &|spec| drop(spec["initContainers"].as_array_mut().map(|all| all.remove(0))),
         "leno: this pod cannot be part of the mesh: it has leno-proxy without leno-init, so that nothing is captured; \
-         `leno uninject` takes it out; annotation leno.dev/meshed is for the injector alone to write. Correct that, or label the pod \
+         take it out, with `leno uninject` where it was injected; annotation leno.dev/meshed is for the injector alone to write. Correct that, or label the pod \
          leno.dev/inject: disabled",
+    );
+}
+
+/// What is injected may be changed afterwards, and comes by once more: as a manifest, or when another webhook has had its turn.
+#[test]
+fn what_was_made_of_an_injected_pod_is_looked_at() {
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Value), expected: Option<&str>) {
+        let mut pod = injected();
+        change(&mut pod);
+        let expected = expected.map_or_else(|| "as it is".to_owned(), refused);
+        check_review(&review(&pod), "enabled", &expected);
+    }
+    fn annotate(pod: &mut Value, name: &str, value: &str) {
+        pod["metadata"]["annotations"][name] = value.into();
+    }
+    fn init(pod: &mut Value) -> &mut Vec<Value> {
+        pod["spec"]["initContainers"].as_array_mut().expect("a list")
+    }
+    check(|_| {}, None);
+    // As the API server gives it back, with what others add.
+    check(
+        |pod| {
+            pod["status"] = json!({"phase": "Running"});
+            pod["spec"]["nodeName"] = "node-1".into();
+            init(pod).insert(0, json!({"name": "other"}));
+            pod["spec"]["volumes"][0]["projected"]["defaultMode"] = 420.into();
+            annotate(pod, "config.leno.dev/access-log", "json");
+        },
+        None,
+    );
+    // As an older version made it.
+    check(|pod| drop(init(pod)[0].as_object_mut().expect("a map").remove("env")), None);
+    check(
+        |pod| pod["spec"]["hostNetwork"] = true.into(),
+        Some("it uses the node's network (hostNetwork), which is not ours to capture"),
+    );
+    check(
+        |pod| pod["spec"]["containers"][0]["name"] = "linkerd-proxy".into(),
+        Some("container linkerd-proxy is another mesh's proxy"),
+    );
+    check(
+        |pod| init(pod).push(json!({"name": "linkerd-init"})),
+        Some("container linkerd-init captures traffic for another mesh"),
+    );
+    check(
+        |pod| annotate(pod, "config.leno.dev/skip-outbond-ports", "443"),
+        Some(
+            "annotation config.leno.dev/skip-outbond-ports is not known; did you mean config.leno.dev/skip-outbound-ports?",
+        ),
+    );
+    check(
+        |pod| annotate(pod, "config.leno.dev/default-inbound-policy", "denny"),
+        Some(
+            "annotation config.leno.dev/default-inbound-policy: default inbound policy \"denny\": all-unauthenticated, \
+             all-authenticated or deny",
+        ),
+    );
+    check(
+        |pod| init(pod).swap(0, 1),
+        Some(
+            "leno-init comes after leno-proxy, so that nothing is captured when that is ready; put it first",
+        ),
+    );
+    for value in [json!({}), json!({"leno.dev/meshed": "false"})] {
+        check(
+            |pod| pod["metadata"]["annotations"] = value,
+            Some(
+                "it has leno-proxy without annotation leno.dev/meshed: \"true\", by which the control plane knows of it",
+            ),
+        );
+    }
+}
+
+/// Its node runs it from a file; what the API server is told is for people to look at.
+#[test]
+fn a_static_pod_stays_as_it_is() {
+    let mut mirror = annotated("kubernetes.io/config.mirror", "8f2c");
+    check(mirror.clone(), "enabled", "as it is");
+    mirror["metadata"] =
+        json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n"}]});
+    check(mirror.clone(), "enabled", "as it is");
+    mirror["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
+    check(mirror, "enabled", "patched");
+}
+
+#[test]
+fn ports_by_name_become_numbers() {
+    let mut pod = annotated("config.linkerd.io/skip-inbound-ports", "web,25,");
+    pod["spec"]["containers"] = json!([
+        {"name": "a", "ports": [{"name": "other", "containerPort": 1}, {"name": "web", "containerPort": 8080}]},
+        {"name": "b", "ports": [{"name": "web", "containerPort": 2}]},
+    ]);
+    let response = respond(review(&pod).to_string().as_bytes(), "enabled");
+    apply(&mut pod, &steps(&response)).unwrap();
+    for container in pod["spec"]["initContainers"].as_array().expect("a list") {
+        let variable = json!({"name": "LENO_PROXY_SKIP_INBOUND_PORTS", "value": "8080,25"});
+        assert!(container["env"].as_array().expect("a list").contains(&variable), "{container}");
+    }
+    check(
+        annotated("config.linkerd.io/skip-inbound-ports", "web"),
+        "enabled",
+        &refused(
+            "annotation config.linkerd.io/skip-inbound-ports: \"web\" is no port (1 to 65535), no range first-last and no name of a \
+             port there",
+        ),
     );
 }
 
@@ -117,6 +221,19 @@ fn check_review(review: &Value, namespace: &str, expected: &str) {
         _ => response["status"]["message"].as_str().expect("a message"),
     };
     assert_eq!(shown, expected);
+}
+
+fn refused(why: &str) -> String {
+    format!(
+        "leno: this pod cannot be part of the mesh: {why}. Correct that, or label the pod leno.dev/inject: disabled"
+    )
+}
+
+fn injected() -> Value {
+    let mut pod = plain();
+    let response = respond(review(&pod).to_string().as_bytes(), "enabled");
+    apply(&mut pod, &steps(&response)).expect("a patch that applies");
+    pod
 }
 
 fn plain() -> Value {
@@ -157,11 +274,6 @@ fn who_gets_a_proxy() {
 
 #[test]
 fn what_is_refused_says_what_to_do() {
-    let refused = |why: &str| {
-        format!(
-            "leno: this pod cannot be part of the mesh: {why}. Correct that, or label the pod leno.dev/inject: disabled"
-        )
-    };
     let host = json!({"hostNetwork": true, "containers": [{"name": "app"}]});
     check(
         pod(json!({}), host),

@@ -68,6 +68,79 @@ fn what_is_refused_is_as_it_was() {
     assert!(told[1].starts_with("the document on line 6 refused: "), "{told:?}");
 }
 
+/// What is told of each object, and the file.
+fn told(done: &Done) -> Vec<String> {
+    done.reports.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn lists_and_streams_as_a_cluster_answers_them() {
+    let pod =
+        r#"{"metadata":{"name":"NAME","namespace":"shop"},"spec":{"containers":[{"name":"c"}]}}"#;
+    let pods = |names: [&str; 2]| names.map(|name| pod.replace("NAME", name)).join(",");
+    let list = format!(r#"{{"apiVersion":"v1","kind":"PodList","items":[{}]}}"#, pods(["a", "b"]));
+    let done = inject(&list);
+    assert_eq!(told(&done), ["pod \"a\" injected", "pod \"b\" injected"]);
+    assert_eq!(uninject_file(&done.text).text, list);
+
+    let whole = |name: &str| {
+        pod.replace("NAME", name).replacen('{', r#"{"apiVersion":"v1","kind":"Pod","#, 1)
+    };
+    let stream = format!("{}{}\n{}\n", whole("a"), whole("b"), whole("c"));
+    let done = inject(&stream);
+    assert_eq!(told(&done), ["pod \"a\" injected", "pod \"b\" injected", "pod \"c\" injected"]);
+    let values = serde_json::Deserializer::from_str(&done.text).into_iter::<serde_json::Value>();
+    assert!(
+        values
+            .map(|value| value.expect("JSON"))
+            .all(|pod| pod["metadata"]["annotations"]["leno.dev/meshed"] == "true")
+    );
+    assert_eq!(uninject_file(&done.text).text, stream);
+
+    let mut namespaces = Namespaces::new();
+    leno_inject::file::add_namespaces(
+        r#"{"apiVersion":"v1","kind":"NamespaceList","items":[{"metadata":{"name":"shop","labels":{"leno.dev/inject":"disabled"}}}]}"#,
+        &mut namespaces,
+    );
+    let done = inject_file(&list, "default", &namespaces, &Mesh::default());
+    assert_eq!(done.text, list, "its namespace stays outside");
+}
+
+#[test]
+fn a_kind_that_nobody_knows_here_is_told_of() {
+    let rollout = |kind: &str, spec: &str| {
+        format!(
+            "apiVersion: argoproj.io/v1alpha1\nkind: {kind}\nmetadata: {{name: r}}\nspec: {spec}\n"
+        )
+    };
+    let file = rollout("Rollout", "{template: {spec: {containers: [{name: c}]}}}");
+    let done = inject(&file);
+    assert_eq!(done.text, file);
+    assert_eq!(
+        told(&done),
+        [
+            "rollout \"r\" skipped: its kind is not known here; in a cluster its pods get a proxy by the label leno.dev/inject: enabled \
+             on their template or Namespace"
+        ]
+    );
+    assert_eq!(told(&uninject_file(&file)), ["rollout \"r\" skipped"]);
+    let other = rollout("AnalysisTemplate", "{template: {}}");
+    assert_eq!(told(&inject(&other)), ["analysistemplate \"r\" skipped"]);
+}
+
+/// A volume or container may be called as one of ours where nothing of ours is.
+#[test]
+fn what_was_never_injected_stays_as_it_is() {
+    let file = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  initContainers: [{name: leno-init}]\n  containers: [{name: c, volumeMounts: [{name: leno-state, mountPath: /a}]}]\n  volumes: [{name: leno-state, emptyDir: {}}]\n";
+    let done = uninject_file(file);
+    assert_eq!((done.text.as_str(), told(&done)), (file, vec!["pod \"a\" skipped".to_owned()]));
+    // Half of what was injected is ours still.
+    let half = file.replace("{name: a}", "{name: a, annotations: {leno.dev/meshed: 'true'}}");
+    let done = uninject_file(&half);
+    assert_eq!(told(&done), ["pod \"a\" uninjected"]);
+    assert!(!done.text.contains("leno-init"), "{}", done.text);
+}
+
 #[test]
 fn a_pod_without_the_names_of_the_cluster_is_warned_of() {
     #[track_caller]

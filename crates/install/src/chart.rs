@@ -2,6 +2,7 @@
 
 use crate::template::{Files, Template, TemplateError};
 use crate::values;
+use leno_inject::scope::EXCLUDED;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -106,9 +107,28 @@ pub fn render(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError
     if !is_label(namespace) {
         wrong.push(format!("--namespace {namespace:?} is no name of a namespace"));
     }
+    wrong.extend(not_ours(namespace, values["createNamespace"] == Value::Bool(true)));
     if !wrong.is_empty() {
         return Err(ChartError::Values(wrong));
     }
+    objects(values, namespace)
+}
+
+/// Why Leno cannot be installed in a namespace of this name: `leno uninstall` takes one out with all that is in it, and Pod Security refuses the
+/// pods of others in it. `default` is somebody's own, and left to those who do not wish it made.
+#[must_use]
+pub fn not_ours(namespace: &str, is_made: bool) -> Option<String> {
+    const ADVICE: &str = "choose one of its own, such as leno";
+    if EXCLUDED.contains(&namespace) {
+        return Some(format!("--namespace {namespace} is the cluster's own; {ADVICE}"));
+    }
+    (namespace == "default" && is_made).then(|| {
+        format!("--namespace default is everybody's; {ADVICE}, or say --set createNamespace=false")
+    })
+}
+
+/// Renders whatever the values are: to take out what somebody installed, it does not matter whether it would be installed again.
+pub(crate) fn objects(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError> {
     let chart = read_embedded(CHART);
     let root = json!({
         "Values": values,

@@ -7,12 +7,14 @@
 //! - [`certificates`]: roots and issuers: made, or brought and looked at.
 //! - [`uninstall`]: everything that an installation leaves in a cluster.
 //! - [`others`]: other control planes of the same cluster, and what is theirs.
+//! - [`linkerd`]: linkerd's injector, which reads the same annotation.
 //! - [`mod@check`]: facts about a cluster to findings, each with what to do.
 #![forbid(unsafe_code)]
 
 pub mod certificates;
 pub mod chart;
 pub mod check;
+pub mod linkerd;
 pub mod others;
 pub mod template;
 pub mod uninstall;

@@ -154,6 +154,10 @@ const WORDS: [&str; 3] = ["$schema", "title", "description"];
 
 fn check_at(path: &str, schema: &Value, value: &Value, wrong: &mut Vec<String>) {
     let name = if path.is_empty() { "the values" } else { path };
+    // The schema that nothing is of.
+    if schema == &Value::Bool(false) {
+        wrong.push(format!("{name}: the chart says it itself, and nothing else can be said"));
+    }
     for (keyword, rule) in schema.as_object().into_iter().flatten() {
         match (keyword.as_str(), value) {
             ("type", _) => {
@@ -294,7 +298,7 @@ mod tests {
         check("control.replicas=many", &["control.replicas: \"many\" is no integer"]);
         check(
             "proxy.imgae=x",
-            &["proxy.imgae is not known; here there are image, imagePullPolicy"],
+            &["proxy.imgae is not known; here there are image, imagePullPolicy, resources"],
         );
         check(
             "proxy.imagePullPolicy=always",
@@ -308,6 +312,20 @@ mod tests {
             ],
         );
         check("imagePullSecrets={a}", &["imagePullSecrets[0]: \"a\" is no object"]);
+        // What a parent chart hands down.
+        check("enabled=true,global.a=b,tags.mesh=true", &[]);
+        // The selector's own.
+        check(r"control.podLabels.app\.kubernetes\.io/version=a", &[]);
+        for label in ["name", "part-of"] {
+            let expected = format!(
+                "control.podLabels.app.kubernetes.io/{label}: the chart says it itself, and nothing else can be said"
+            );
+            check(&format!(r"control.podLabels.app\.kubernetes\.io/{label}=x"), &[&expected]);
+        }
+        check(
+            "proxy.resources.requests.gpu=1",
+            &["proxy.resources.requests.gpu is not known; here there are cpu, memory"],
+        );
     }
 
     #[test]

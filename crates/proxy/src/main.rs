@@ -53,7 +53,8 @@ fn capture(verb: &str) -> ExitCode {
     if verb == "remove" {
         return done(capture::apply::remove());
     }
-    let settings = match config::capture_settings(&Raw::from_environment()) {
+    let raw = Raw::from_environment();
+    let settings = match config::capture_settings(&raw) {
         Ok(settings) => settings,
         Err(mistakes) => return mistaken(&mistakes),
     };
@@ -61,7 +62,7 @@ fn capture(verb: &str) -> ExitCode {
         print!("{}", capture::rules::ruleset(&settings));
         return ExitCode::SUCCESS;
     }
-    done(capture::apply::apply(&settings))
+    done(capture::apply::refuse_host(&raw).and_then(|()| capture::apply::apply(&settings)))
 }
 
 fn done<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {

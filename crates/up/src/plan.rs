@@ -4,7 +4,7 @@ use crate::manifest::{Key, Objects, key};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use leno_inject::annotation::{self, Settings};
-use leno_inject::scope::{self, Marks, Wish};
+use leno_inject::scope::{self, Marks, Wish, Words};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -144,11 +144,14 @@ fn template_of(
     });
     let own = Marks::new(metadata.labels.as_ref(), metadata.annotations.as_ref());
     let mut wrong = Vec::new();
-    let wish = scope::wish(&own, &around, Wish::Enabled).unwrap_or_else(|mistake| {
+    let wish = scope::wish(&own, &around, Wish::Enabled, Words::LinkerdsToo);
+    let wish = wish.unwrap_or_else(|mistake| {
         wrong.push(mistake);
         Wish::Enabled
     });
-    let proxy = annotation::read(own.annotations(), around.annotations()).unwrap_or_else(|all| {
+    let number_of = |name: &str| port_named(&spec, name);
+    let read = annotation::read(own.annotations(), around.annotations(), &number_of);
+    let proxy = read.unwrap_or_else(|all| {
         wrong.extend(all);
         Settings::default()
     });
@@ -159,6 +162,14 @@ fn template_of(
     let text = serde_json::to_string(&(&labels, &annotations, &spec)).unwrap_or_default();
     let hash = short(fnv(text.as_bytes()), 10);
     (Template { labels, annotations, spec, hash, meshed, proxy }, wrong)
+}
+
+/// The number of a port by its name, of several the first, as the injector finds it.
+fn port_named(spec: &PodSpec, name: &str) -> Option<u16> {
+    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut ports = all.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(name))?;
+    u16::try_from(port.container_port).ok().filter(|number| *number > 0)
 }
 
 /// FNV-1a, 64 bits: stable over runs, unlike the standard library's.
@@ -409,7 +420,7 @@ mod tests {
         fn check(labels: serde_json::Value, annotations: serde_json::Value, expected: &[&str]) {
             let mut objects = Objects::default();
             let pod = json!({"metadata": {"name": "a", "namespace": "n", "labels": labels, "annotations": annotations},
-                "spec": {"containers": [{"name": "c", "command": ["x"]}]}});
+                "spec": {"containers": [{"name": "c", "command": ["x"], "ports": [{"name": "web", "containerPort": 8080}]}]}});
             let pod = serde_json::from_value(pod).unwrap();
             objects.pods.insert(("n".to_owned(), "a".to_owned()), pod);
             let (planned, mut shown) = workloads(&objects, true);
@@ -427,6 +438,11 @@ mod tests {
             json!({}),
             json!({"config.leno.dev/proxy-workers": "2", "config.linkerd.io/access-log": "json"}),
             &["LENO_PROXY_ACCESS_LOG=json", "LENO_PROXY_WORKERS=2", "meshed"],
+        );
+        check(
+            json!({}),
+            json!({"config.linkerd.io/skip-inbound-ports": "web, 25,"}),
+            &["LENO_PROXY_SKIP_INBOUND_PORTS=8080,25", "meshed"],
         );
         check(
             json!({"leno.dev/inject": "no"}),

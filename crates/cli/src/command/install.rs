@@ -10,10 +10,10 @@ use crate::output;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use choose::Choosing;
-use leno_install::certificates::{Identity, Pair};
+use leno_install::certificates::{Identity, IssuerError, Pair};
 use leno_install::chart::Object;
 use leno_install::others::{self, Others};
-use leno_install::{certificates, chart, uninstall as leaving, values};
+use leno_install::{certificates, chart, linkerd, uninstall as leaving, values};
 use leno_kube::Unreachable;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -31,8 +31,9 @@ const ACCOUNT_ADVICE: &str =
 pub(crate) fn install(wish: &Install) -> Result<ExitCode> {
     let now = now()?;
     let mut choosing = Choosing::new(&wish.choice, json!({}))?;
+    refuse_name(&wish.namespace, &choosing)?;
     if !wish.ignore_cluster {
-        let asked = super::reach::run(refuse_what_cannot_be(wish, &choosing));
+        let asked = super::reach::run(refuse_what_cannot_be(wish, &mut choosing));
         asked.map_err(|why| match why.is::<Unanswered>() || why.is::<Unreachable>() {
             true => anyhow::anyhow!("{:#}. {INSTALL_ADVICE}", advised(why)),
             false => why,
@@ -56,6 +57,10 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
             choosing.trust_domain()
         );
     }
+    refuse_name(&wish.namespace, &choosing)?;
+    if before.has_own_namespace {
+        leave_namespace(&wish.namespace, &mut choosing);
+    }
     let anchors_before = before.identity.as_ref().map(|identity| identity.anchors.clone());
     choosing.anchors_or(anchors_before.as_deref())?;
     choosing.identity_or(now, |domain| before.identity(wish.renew_issuer, domain, now))?;
@@ -68,15 +73,21 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     let values = choosing.finish();
     let after = values["identity"]["trustAnchors"].as_str().unwrap_or_default();
     let external = values["identity"]["external"] == Value::Bool(true);
-    if let Some(anchors) = anchors_before
+    if let Some(anchors) = &anchors_before
         && !external
         && !wish.force
-        && !certificates::contains(after, &anchors)
+        && !certificates::contains(after, anchors)
     {
         bail!(
-            "the new trust anchors leave out a root by which running proxies are certified: give a file with the old \
-             and the new roots, restart what is meshed, and leave the old ones out then; or --force"
+            "the new trust anchors leave out a root by which running proxies may be certified; {}. --force does it now",
+            certificates::ROTATION
         );
+    }
+    if let Some(before) = &before.identity
+        && !external
+        && !wish.force
+    {
+        refuse_early_issuer(&values, before)?;
     }
     let objects = render(&values, &wish.namespace)?;
     let left = super::reach::run(left_behind(wish, &objects));
@@ -92,6 +103,24 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
         Err(why) => eprintln!("leno: whether anything of before is left is not known: {why:#}"),
     }
     Ok(code)
+}
+
+/// What an issuer signs is refused by every proxy that does not have its root yet, and running proxies have the roots of before.
+fn refuse_early_issuer(values: &Value, before: &Identity) -> Result<()> {
+    let identity = &values["identity"];
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let issuer = &identity["issuer"];
+    let issuer = Pair { certificate: word(&issuer["certificate"]), key: word(&issuer["key"]) };
+    let domain = word(&identity["trustDomain"]);
+    let judged = certificates::examine(&issuer, &before.anchors, &domain);
+    if issuer != before.issuer && matches!(judged, Err(IssuerError::Untrusted(_))) {
+        bail!(
+            "no root that is installed vouches for the new issuer, so running proxies would refuse whoever it certifies, and \
+             the control plane; {}. --force does it now",
+            certificates::ROTATION
+        );
+    }
+    Ok(())
 }
 
 /// Prints references to everything that is in the cluster of the mesh.
@@ -130,7 +159,31 @@ fn config_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps/leno-config")
 }
 
-async fn refuse_what_cannot_be(wish: &Install, choosing: &Choosing) -> Result<()> {
+/// Before the cluster is asked: what is there in such a namespace says nothing else.
+fn refuse_name(namespace: &str, choosing: &Choosing) -> Result<()> {
+    let is_made = choosing.makes_namespace().unwrap_or(true);
+    chart::not_ours(namespace, is_made).map_or(Ok(()), |why| bail!(why))
+}
+
+/// A namespace that others made is neither labelled nor, later, taken out: both would be felt by all that is in it.
+fn leave_namespace(namespace: &str, choosing: &mut Choosing) {
+    if choosing.makes_namespace().is_some() {
+        return;
+    }
+    choosing.leave_namespace();
+    eprintln!(
+        "leno: namespace {namespace} was there before, and is left as it is, here and by `leno uninstall`. Where nothing but Leno \
+         is in it: kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=restricted"
+    );
+}
+
+/// Whether there is such a namespace, and not by us.
+async fn is_of_others(reach: &Reach, namespace: &str) -> Result<bool> {
+    let found = reach.get(&format!("/api/v1/namespaces/{namespace}")).await?;
+    Ok(found.is_some_and(|found| !leaving::is_of_chart(&found)))
+}
+
+async fn refuse_what_cannot_be(wish: &Install, choosing: &mut Choosing) -> Result<()> {
     let reach = Reach::new(&wish.cluster).await?;
     let namespace = &wish.namespace;
     let deployment = format!("/apis/apps/v1/namespaces/{namespace}/deployments/leno-control");
@@ -145,8 +198,18 @@ async fn refuse_what_cannot_be(wish: &Install, choosing: &Choosing) -> Result<()
     if let Some(refusal) = find_others(&reach, namespace).await?.refusal() {
         bail!(refusal);
     }
+    if choosing.reads_linkerds() {
+        let named = reach.get(linkerd::NAMED).await?;
+        let labelled = reach.list(linkerd::LABELLED).await?;
+        if let Some(name) = linkerd::injector(named.as_ref(), &labelled) {
+            bail!("{}. {}", linkerd::seen(name), linkerd::hint("leno install"));
+        }
+    }
     if choosing.has_pod_monitors() {
         refuse_unknown_monitors(&reach).await?;
+    }
+    if is_of_others(&reach, namespace).await? {
+        leave_namespace(namespace, choosing);
     }
     Ok(())
 }
@@ -189,6 +252,8 @@ struct Before {
     given: Value,
     trust_domain: String,
     identity: Option<Identity>,
+    /// Whether others made the namespace.
+    has_own_namespace: bool,
 }
 
 impl Before {
@@ -226,7 +291,8 @@ impl Before {
             _ => None,
         };
         let trust_domain = word("trust-domain").to_owned();
-        Ok(Self { given, trust_domain, identity })
+        let has_own_namespace = is_of_others(&reach, namespace).await?;
+        Ok(Self { given, trust_domain, identity, has_own_namespace })
     }
 
     fn identity(&self, renew: bool, domain: &str, now: u64) -> Result<Identity> {
@@ -269,7 +335,8 @@ async fn everything(wish: &Uninstall) -> Result<Vec<Value>> {
     let maps = reach.list(others::ANCHORS).await?;
     let (copies, of_others) = others.anchors(&wish.namespace, &maps);
     let namespace = reach.get(&format!("/api/v1/namespaces/{}", wish.namespace)).await?;
-    let ours = namespace.as_ref().is_some_and(leaving::is_of_chart);
+    let ours = namespace.as_ref().is_some_and(leaving::is_of_chart)
+        && !holds_others(&reach, &wish.namespace).await;
     let all = leaving::everything(&wish.namespace)?;
     let (mut there, mut left) = (Vec::new(), Vec::new());
     for reference in leaving::references(&all, &wish.namespace, &copies, ours) {
@@ -294,6 +361,28 @@ async fn everything(wish: &Uninstall) -> Result<Vec<Value>> {
         bail!("nothing of Leno is in namespace {} of this cluster", wish.namespace);
     }
     Ok(there)
+}
+
+/// Whether pods of others are in the namespace that the chart calls its own: it goes with all that is in it. Where nobody says, it stays.
+async fn holds_others(reach: &Reach, namespace: &str) -> bool {
+    let path = format!(
+        "/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io%2Fpart-of%21%3Dleno"
+    );
+    let why = match reach.list(&path).await {
+        Ok(pods) if pods.is_empty() => return false,
+        Ok(pods) => {
+            let name = |pod: &Value| pod["metadata"]["name"].as_str().map(str::to_owned);
+            let names: Vec<String> = pods.iter().take(5).filter_map(name).collect();
+            let more = if pods.len() > 5 { ", …" } else { "" };
+            format!("pods of others are in it: {}{more}", names.join(", "))
+        }
+        Err(why) => format!("whether others are in it is not known: {why:#}"),
+    };
+    eprintln!(
+        "leno: namespace {namespace} stays: {why}. It may have the label of Leno's installation: kubectl label namespace {namespace} \
+         pod-security.kubernetes.io/enforce- app.kubernetes.io/part-of-"
+    );
+    true
 }
 
 /// Proxies of another control plane do not count.

@@ -3,7 +3,8 @@
 //! A pod may be made in the same second as its namespace. Its kubelet waits for the ConfigMap and asks again, so nothing is lost but that moment. A copy
 //! stays when the last pod is gone: one that comes back needs it at once.
 
-use crate::followed::{Followed, one};
+use super::Authority;
+use crate::followed::Followed;
 use crate::limit::API_WAIT_MAX;
 use crate::source::Inventory;
 use crate::source::kept::PodMetadata;
@@ -14,7 +15,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use leno_inject::Mesh;
 use leno_inject::annotation::{INJECT, MESHED};
-use leno_inject::scope::{EXCLUDED, Marks, Wish, wish};
+use leno_inject::scope::{EXCLUDED, Marks, Wish, Words, wish};
 use leno_runtime::backoff::Backoff;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,8 +36,8 @@ const WRITES_MAX: usize = 64;
 /// What is looked at.
 #[derive(Debug)]
 pub struct Looks {
-    /// The control plane's own ConfigMap.
-    pub source: watch::Receiver<Followed<ConfigMap>>,
+    /// The issuer in use, with its trust anchors: a ConfigMap that was refused is not handed on.
+    pub authorities: watch::Receiver<Arc<Authority>>,
     /// All ConfigMaps of its name.
     pub copies: watch::Receiver<Followed<ConfigMap>>,
     /// Namespaces and pods.
@@ -47,10 +48,14 @@ pub struct Looks {
 
 /// Namespaces in which a pod of the mesh is, or may be made: they say `enabled`, or a pod of theirs does.
 #[must_use]
-pub fn wanted<'a>(inventory: &'a Inventory, control_namespace: &str) -> BTreeSet<&'a str> {
+pub fn wanted<'a>(
+    inventory: &'a Inventory,
+    control_namespace: &str,
+    words: Words,
+) -> BTreeSet<&'a str> {
     let wishes = |marks: Marks<'_>| {
         marks.annotations.contains_key(MESHED)
-            || wish(&marks, &Marks::default(), Wish::Disabled) == Ok(Wish::Enabled)
+            || wish(&marks, &Marks::default(), Wish::Disabled, words) == Ok(Wish::Enabled)
     };
     let marks = |of: &'a ObjectMeta| Marks::new(of.labels.as_ref(), of.annotations.as_ref());
     let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -113,10 +118,10 @@ pub fn copy(namespace: &str, anchors: &str) -> ConfigMap {
 }
 
 /// Keeps the copies, until it is dropped.
-pub async fn keep(client: Client, control_namespace: String, mut looks: Looks) {
+pub async fn keep(client: Client, control_namespace: String, words: Words, mut looks: Looks) {
     let mut failures = 0;
     loop {
-        let written = write_due(&client, &control_namespace, &mut looks).await;
+        let written = write_due(&client, &control_namespace, words, &mut looks).await;
         failures = if written.failed == 0 { 0 } else { failures + 1 };
         let retry = match (written.failed, written.more) {
             (0, true) => PAUSE,
@@ -124,7 +129,7 @@ pub async fn keep(client: Client, control_namespace: String, mut looks: Looks) {
             _ => BACKOFF.delay(failures - 1, 0.0),
         };
         let gone = tokio::select! {
-            changed = looks.source.changed() => changed.is_err(),
+            changed = looks.authorities.changed() => changed.is_err(),
             changed = looks.copies.changed() => changed.is_err(),
             changed = looks.inventories.changed() => changed.is_err(),
             changed = looks.leads.changed() => changed.is_err(),
@@ -142,17 +147,22 @@ struct Written {
     more: bool,
 }
 
-async fn write_due(client: &Client, control_namespace: &str, looks: &mut Looks) -> Written {
+async fn write_due(
+    client: &Client,
+    control_namespace: &str,
+    words: Words,
+    looks: &mut Looks,
+) -> Written {
     let mut written = Written::default();
     if !*looks.leads.borrow_and_update() {
         return written;
     }
-    let source = one(&looks.source.borrow_and_update()).flatten();
-    let anchors = source.as_ref().and_then(|map| map.data.as_ref()?.get(Mesh::TRUST_ANCHORS_KEY));
+    let authority = looks.authorities.borrow_and_update().clone();
     let copies = looks.copies.borrow_and_update().clone();
     let inventory = looks.inventories.borrow_and_update().clone();
-    let (Some(anchors), Some(copies)) = (anchors, copies) else { return written };
-    let due = due(wanted(&inventory, control_namespace), &copies, anchors);
+    let Some(copies) = copies else { return written };
+    let anchors = &authority.anchors_pem;
+    let due = due(wanted(&inventory, control_namespace, words), &copies, anchors);
     written.more = due.len() > WRITES_MAX;
     for namespace in due.into_iter().take(WRITES_MAX) {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -198,12 +208,13 @@ mod tests {
 
     #[test]
     fn which_namespaces_get_one() {
-        let check = |text: &str, expected: &[&str]| {
+        let check_of = |words: Words, text: &str, expected: &[&str]| {
             let inventory = inventory(text);
             assert_eq!(inventory.problems, [], "{text}");
-            let wanted = wanted(&inventory, "leno");
+            let wanted = wanted(&inventory, "leno", words);
             assert_eq!(wanted.into_iter().collect::<Vec<_>>(), expected, "{text}");
         };
+        let check = |text: &str, expected: &[&str]| check_of(Words::LinkerdsToo, text, expected);
         let namespace = |metadata: &str| {
             format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{{metadata}}}\n")
         };
@@ -215,7 +226,9 @@ mod tests {
         check(&namespace("name: a"), &[]);
         check(&namespace("name: a, labels: {leno.dev/inject: enabled}"), &["a"]);
         check(&namespace("name: a, annotations: {leno.dev/inject: enabled}"), &["a"]);
-        check(&namespace("name: a, annotations: {linkerd.io/inject: enabled}"), &["a"]);
+        let linkerds = namespace("name: a, annotations: {linkerd.io/inject: enabled}");
+        check(&linkerds, &["a"]);
+        check_of(Words::OursAlone, &linkerds, &[]);
         check(&namespace("name: a, labels: {leno.dev/inject: disabled}"), &[]);
         check(&namespace("name: kube-system, labels: {leno.dev/inject: enabled}"), &[]);
         check(&namespace("name: leno, labels: {leno.dev/inject: enabled}"), &[]);

@@ -7,7 +7,7 @@ use crate::world::outbound::Profile;
 use leno_api::destination::{endpoint_message, to_message};
 use leno_api::outbound::Target;
 use leno_model::limit::DNS_NAME_BYTES_MAX;
-use leno_model::name::Resource;
+use leno_model::name::{Resource, WorkloadId};
 use leno_model::workload::{EndpointSet, EndpointUpdate};
 use linkerd2_proxy_api::destination::destination_server::Destination;
 use linkerd2_proxy_api::destination::{DestinationProfile, GetDestination, Update};
@@ -88,11 +88,13 @@ impl Destination for Destinations {
         request: Request<GetDestination>,
     ) -> Result<Response<Self::GetStream>, Status> {
         let path = read(&request)?;
+        // By the client's own word: the node that it is on changes where its requests go, and nothing that it may do.
+        let client = WorkloadId::parse(&request.get_ref().context_token).ok();
         let target = Target::Authority(path.as_str().into());
         let ground = move |world: &World| world.ground(&target);
         let mut last = None;
         Ok(Response::new(self.0.follow("destination", ground, move |world| {
-            let next = world.endpoints(&path);
+            let next = world.endpoints(&path, client.as_ref());
             let updates = deltas(last.as_ref(), &next);
             last = Some(next);
             updates.iter().map(|update| Ok(to_message(update))).collect()

@@ -54,6 +54,11 @@ impl OutboundPolicies for Outbound {
         let ground = move |world: &World| world.ground(&sought);
         let mut last = None;
         Ok(Response::new(self.0.follow("outbound", ground, move |world| {
+            // Objects go before what they stand for: containers run on, and rules of Services lead there for a while. What was meshed gets
+            // no plain text meanwhile, so what was said holds until somebody else has the address.
+            if last.is_some() && world.is_nobodys(&target) {
+                return Vec::new();
+            }
             match policy(world, &target, &namespace) {
                 Ok(policy) if last.as_ref() == Some(&policy) => Vec::new(),
                 Ok(policy) => {

@@ -10,6 +10,9 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
+/// The variable of a proxy's container with the ports that are not captured.
+const SKIPPED_PORTS: &str = "LENO_PROXY_SKIP_INBOUND_PORTS";
+
 /// Nothing but that it is there, which its key says.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Nothing {}
@@ -68,6 +71,8 @@ pub struct PodSpec {
     pub service_account_name: Option<Box<str>>,
     /// The older name of that.
     pub service_account: Option<Box<str>>,
+    /// Where it runs.
+    pub node_name: Option<Box<str>>,
     /// It has its node's address.
     pub host_network: Option<bool>,
     /// What runs.
@@ -103,6 +108,10 @@ pub struct Container {
     pub readiness_probe: Option<Box<Probe>>,
     /// Asked whether it has started.
     pub startup_probe: Option<Box<Probe>>,
+    /// The ports that the proxy's rules leave out, where this is a container of ours: they were installed with what stands here, whatever
+    /// annotations say since.
+    #[serde(rename = "env", deserialize_with = "skipped_ports")]
+    pub skipped_ports: Option<Box<str>>,
 }
 
 /// `ports[]` of a container.
@@ -245,6 +254,8 @@ pub struct SliceConditions {
 /// `targetRef` of an endpoint that is a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodRef {
+    /// Its namespace, where it is not the slice's own: a slice may be made by hand.
+    pub namespace: Option<Box<str>>,
     /// Its name.
     pub name: Box<str>,
     /// Which of those that had the name.
@@ -369,16 +380,31 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PodCondition
     Ok(PodConditions { ready: is("Ready"), containers_ready: is("ContainersReady") })
 }
 
+fn skipped_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<str>>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Variable {
+        name: Box<str>,
+        value: Option<Box<str>>,
+    }
+    let variables: Vec<Variable> = or_default(deserializer)?;
+    let mut skipped = variables.into_iter().filter(|variable| &*variable.name == SKIPPED_PORTS);
+    Ok(skipped.next().and_then(|variable| variable.value))
+}
+
 fn pod_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PodRef>, D::Error> {
     #[derive(Deserialize)]
     struct Target {
         kind: Option<Box<str>>,
+        namespace: Option<Box<str>>,
         name: Option<Box<str>>,
         uid: Option<Box<str>>,
     }
     let target = Option::<Target>::deserialize(deserializer)?;
     let target = target.filter(|target| target.kind.as_deref() == Some("Pod"));
-    Ok(target.and_then(|Target { name, uid, .. }| Some(PodRef { name: name?, uid })))
+    Ok(target.and_then(|Target { namespace, name, uid, .. }| {
+        Some(PodRef { namespace: namespace.filter(|text| !text.is_empty()), name: name?, uid })
+    }))
 }
 
 #[cfg(test)]

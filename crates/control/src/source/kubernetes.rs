@@ -39,7 +39,7 @@ pub const WATCHED: [(&str, &str); 8] = [
 ];
 
 /// Group and versions of a kind, the preferred version first.
-fn group_of(kind: &str) -> (&'static str, &'static [&'static str]) {
+pub(crate) fn group_of(kind: &str) -> (&'static str, &'static [&'static str]) {
     let known = Object::KINDS.iter().find(|(known, ..)| *known == kind);
     known.map_or(("", &[]), |(_, group, versions, _)| (group, versions))
 }

@@ -155,8 +155,11 @@ impl Document<'_> {
                 manifest.problems.push(problem);
             }
         }
+        // Of a route it is told where it is known what becomes of it.
+        let told_here = !matches!(key.kind, "HTTPRoute" | "GRPCRoute");
         // Types of the Gateway API have them by derivation and do not read them.
-        for field in unknown.iter().filter(|field| *field != "apiVersion" && *field != "kind") {
+        let is_told = |field: &&String| told_here && *field != "apiVersion" && *field != "kind";
+        for field in unknown.iter().filter(is_told) {
             let problem = self.problem(&key.to_string(), &within(field), UNKNOWN_FIELD);
             manifest.problems.push(problem);
         }
@@ -200,7 +203,7 @@ impl Document<'_> {
 }
 
 const NO_OBJECT: &str = "not an object";
-const UNKNOWN_FIELD: &str = "unknown field; it has no effect";
+pub(crate) const UNKNOWN_FIELD: &str = "unknown field; it has no effect";
 /// Part of the message about a kind that is not used; reported once per kind and file.
 pub(super) const NOT_USED: &str = "is not used by the mesh";
 

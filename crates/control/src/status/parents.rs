@@ -9,10 +9,12 @@ pub const CONTROLLER: &str = "leno.dev/mesh";
 /// The entries that the route should have, where they are not those that it has. `now` is in RFC 3339.
 #[must_use]
 pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
-    // Of another generation: the route is not the one that was judged, and the next verdict is under way.
-    if verdict.generation.is_some()
-        && route["metadata"]["generation"].as_i64() != verdict.generation
-    {
+    // Of another generation, or made anew: the route is not the one that was judged, and the next verdict is under way.
+    let metadata = &route["metadata"];
+    let other_generation =
+        verdict.generation.is_some() && metadata["generation"].as_i64() != verdict.generation;
+    let other_route = verdict.uid.is_some() && metadata["uid"].as_str() != verdict.uid.as_deref();
+    if other_generation || other_route {
         return None;
     }
     let empty = Vec::new();
@@ -82,6 +84,11 @@ apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: a}
 spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: pods, namespace: a}
+spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80}]}
 ";
 
     fn verdict(route: &str) -> (Value, Verdict) {
@@ -125,6 +132,9 @@ spec: {ports: [{name: http, port: 80}]}
         let missing = "Accepted=False NoMatchingParent, ResolvedRefs=True ResolvedRefs";
         check(&on("web", ", port: 81"), good, &format!("web: {missing}"));
         check(&on("nobody", ""), good, &format!("nobody: {missing}"));
+        // Whoever calls it has the addresses of pods.
+        check(&on("pods", ""), good, &format!("pods: {missing}"));
+        check(&on("web", ""), "{name: pods, port: 80}", &both);
         let unresolved = |reason: &str| format!("web: {accepted}=False {reason}");
         check(&on("web", ""), "{name: nobody, port: 80}", &unresolved("BackendNotFound"));
         check(&on("web", ""), "{name: web, port: 81}", &unresolved("BackendNotFound"));
@@ -134,6 +144,23 @@ spec: {ports: [{name: http, port: 80}]}
         let mirrored = "{name: web, port: 80}]}, {filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}], backendRefs: [{name: web, port: 80}";
         let partly = "PartiallyInvalid=True UnsupportedValue";
         check(&on("web", ""), mirrored, &format!("{both}, {partly}"));
+        // Words that a newer Gateway API may have, and matches that are none of ours.
+        let unsupported = "web: Accepted=False UnsupportedValue, ResolvedRefs=True ResolvedRefs";
+        let with = |more: &str| format!("{good}], {more}");
+        check(&on("web", ""), &with("filters: [{type: Later}"), unsupported);
+        check(&on("web", ""), &with("matches: [{path: {type: Later, value: /}}"), unsupported);
+        let ahead = "matches: [{path: {type: RegularExpression, value: '/(?!a)'}}";
+        check(&on("web", ""), &with(ahead), unsupported);
+        let later = with("filters: [{type: Later}]}, {backendRefs: [{name: web, port: 80}");
+        check(&on("web", ""), &later, &format!("{both}, {partly}"));
+        check(&on("web", ""), &with("retry: {attempts: 2}, matches: ["), &both);
+        // A GRPCRoute may come without any rule.
+        let (mut value, _) = verdict(&route(&on("web", ""), good));
+        value["kind"] = json!("GRPCRoute");
+        value["spec"].as_object_mut().unwrap().remove("rules");
+        let text = format!("---\n{}\n", serde_json::to_string(&value).unwrap());
+        let (value, verdict) = self::verdict(&text);
+        assert_eq!(shown(&next(&value, &verdict, NOW).unwrap()), unsupported);
     }
 
     #[test]
@@ -164,5 +191,10 @@ spec: {ports: [{name: http, port: 80}]}
         // Of a route that changed meanwhile nothing is known.
         value["metadata"]["generation"] = json!(4);
         assert_eq!(next(&value, &worse, NOW), None);
+        // Nor of one that was made anew meanwhile, and has the same generation as the first.
+        value["metadata"]["generation"] = json!(3);
+        assert!(next(&value, &worse, NOW).is_some());
+        let of_another = Verdict { uid: Some("1".to_owned()), ..worse };
+        assert_eq!(next(&value, &of_another, NOW), None);
     }
 }

@@ -71,7 +71,8 @@ impl Admission {
         };
         if let Some(known) = known {
             let marks = Marks::new(known.labels.as_ref(), known.annotations.as_ref());
-            if wish(&Marks::default(), &marks, Wish::Disabled) == Ok(Wish::Enabled) {
+            if wish(&Marks::default(), &marks, Wish::Disabled, self.mesh.words) == Ok(Wish::Enabled)
+            {
                 return Ok(known);
             }
         }

@@ -13,7 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use leno_inject::annotation::{INJECT, LINKERD_INJECT};
-use leno_inject::scope::EXCLUDED;
+use leno_inject::scope::{EXCLUDED, Words};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -28,12 +28,13 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// Namespaces that are in the mesh, or are not understood, by an annotation alone.
 #[must_use]
-pub fn annotated(inventory: &Inventory, control_namespace: &str) -> BTreeSet<String> {
+pub fn annotated(inventory: &Inventory, control_namespace: &str, words: Words) -> BTreeSet<String> {
     let says = |namespace: &&Sourced<Namespace>| {
         let metadata = &namespace.object.metadata;
         let labelled = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(INJECT));
         let word = |key| metadata.annotations.as_ref()?.get(key).map(String::as_str);
-        let word = word(INJECT).or_else(|| word(LINKERD_INJECT));
+        let linkerds = || word(LINKERD_INJECT).filter(|_| words == Words::LinkerdsToo);
+        let word = word(INJECT).or_else(linkerds);
         !labelled && word.is_some_and(|word| word != "disabled")
     };
     let names = inventory.namespaces.iter().filter(says).map(|namespace| &*namespace.key.name);
@@ -58,9 +59,18 @@ pub fn is_current(
     let named = live.webhooks.iter().flatten().find(|entry| entry.name == ANNOTATED);
     let names = match named {
         None => annotated.is_empty() || !is_first,
-        Some(entry) => entry.namespace_selector.as_ref() == selector(annotated).as_ref(),
+        Some(entry) => selector(annotated).is_some_and(|wanted| narrows(entry, &wanted)),
     };
     ours.all(|entry| trusts(&entry)) && names
+}
+
+/// Whether an entry selects what is wanted, or less of it. Managed clusters add expressions of their own to every selector (the Admissions
+/// Enforcer of AKS leaves out Namespaces of the cloud's), and would add them again each time that they are taken away.
+fn narrows(entry: &MutatingWebhook, wanted: &LabelSelector) -> bool {
+    let Some(live) = &entry.namespace_selector else { return false };
+    let mut expressions = wanted.match_expressions.iter().flatten();
+    live.match_labels == wanted.match_labels
+        && expressions.all(|one| live.match_expressions.iter().flatten().any(|other| other == one))
 }
 
 /// What is applied, as the field manager whose fields these are alone.
@@ -128,12 +138,16 @@ mod tests {
             let text = format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{{metadata}}}\n");
             let mut layers = Layers::default();
             layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), &text));
-            let names = annotated(&layers.inventory(), "leno");
+            let names = annotated(&layers.inventory(), "leno", Words::LinkerdsToo);
             assert_eq!(
                 names.iter().map(String::as_str).collect::<Vec<_>>(),
                 expected,
                 "{metadata}"
             );
+            // Beside linkerd's own injector, its annotation is not ours to read.
+            let ours = annotated(&layers.inventory(), "leno", Words::OursAlone);
+            let is_ours = metadata.contains("leno.dev/inject: enabled");
+            assert_eq!(ours.len(), names.len() * usize::from(is_ours), "{metadata}");
         };
         check("name: a", &[]);
         check("name: a, annotations: {linkerd.io/inject: enabled}", &["a"]);
@@ -152,7 +166,26 @@ mod tests {
     /// The chart's own, as the API server would hold it after an apply.
     fn live() -> MutatingWebhookConfiguration {
         let chart = include_str!("../../../../deploy/leno/templates/injector-webhook.yaml");
-        serde_saphyr::from_str(&chart.replace("{{ .Release.Namespace }}", "leno")).unwrap()
+        let chart = chart.replace("{{ .Release.Namespace | quote }}", "leno");
+        // What stands between the actions is there by default.
+        let chart = chart.replace("{{ if .Values.injector.linkerdAnnotations }}", "");
+        serde_saphyr::from_str(&chart.replace("{{ end }}", "")).unwrap()
+    }
+
+    /// What the Admissions Enforcer of AKS adds to every entry.
+    fn enforce(live: &mut MutatingWebhookConfiguration) {
+        let added = |key: &str, value: &str| LabelSelectorRequirement {
+            key: key.to_owned(),
+            operator: "NotIn".to_owned(),
+            values: Some(vec![value.to_owned()]),
+        };
+        for entry in live.webhooks.iter_mut().flatten() {
+            let selector = entry.namespace_selector.get_or_insert_default();
+            selector.match_expressions.get_or_insert_default().extend([
+                added("control-plane", "true"),
+                added("kubernetes.azure.com/managedby", "aks"),
+            ]);
+        }
     }
 
     /// As a server-side apply would merge it: entries by name, fields within them.
@@ -194,6 +227,14 @@ mod tests {
             first.webhooks.as_ref().unwrap()[0].client_config.service
         );
         assert_eq!(entry.failure_policy.as_deref(), Some("Fail"));
+        // A cloud that leaves out Namespaces of its own does so again after each change: it was written in a loop.
+        let mut enforced = second.clone();
+        enforce(&mut enforced);
+        assert!(is_current(&enforced, &bundle, &some) && !is_current(&enforced, &bundle, &none));
+        assert!(!is_current(&enforced, &bundle, &BTreeSet::from(["new".to_owned()])));
+        let other = LabelSelector { match_labels: Some([].into()), ..LabelSelector::default() };
+        enforced.webhooks.as_mut().unwrap().last_mut().unwrap().namespace_selector = Some(other);
+        assert!(!is_current(&enforced, &bundle, &some), "nobody is named");
         let third = merged(&second, &patch(&second, &bundle, &none));
         assert_eq!(third, first);
         // Another CA; an entry that somebody changed; entries that are not ours.

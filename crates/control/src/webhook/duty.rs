@@ -102,6 +102,35 @@ mod tests {
         live
     }
 
+    /// What a cloud adds to the leader's own entry kept it writing, so that a renewal waited for ever.
+    #[test]
+    fn what_others_add_to_an_entry_is_no_duty() {
+        let made = Made::new(NAME, NOW).unwrap();
+        let bundle = made.bundle("", NOW);
+        let secret = read(&made.secret("leno", &bundle), NAME, NOW).unwrap();
+        let annotated = BTreeSet::from(["old".to_owned()]);
+        let mut live = live(Some(&bundle));
+        let entries = live.webhooks.as_mut().unwrap();
+        let expressions = serde_json::json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["old"]},
+            {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+        ]});
+        let mut first = entries[0].clone();
+        first.name = "namespaces.injector.leno.dev".to_owned();
+        let mut named = first.clone();
+        named.name = "annotated-namespaces.injector.leno.dev".to_owned();
+        named.namespace_selector = Some(serde_json::from_value(expressions).unwrap());
+        entries.extend([first, named]);
+        let check = |now: u64, expected: Duty| {
+            let live = Some(&live);
+            let known =
+                Known { secret: Ok(&secret), live, prepared: None, annotated: &annotated, now };
+            assert_eq!(duty(known), expected);
+        };
+        check(NOW, Duty::Rest);
+        check(DUE, Duty::Prepare);
+    }
+
     #[test]
     fn a_life_of_certificates() {
         let made = Made::new(NAME, NOW).unwrap();

@@ -14,6 +14,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use leno_inject::scope::Words;
 use leno_runtime::backoff::Backoff;
 use leno_tls::Serving;
 use std::collections::BTreeSet;
@@ -57,6 +58,8 @@ struct Looked {
 pub struct Keeper {
     client: Client,
     namespace: String,
+    /// Whose annotations put a Namespace into the mesh.
+    words: Words,
     looks: Looks,
     metrics: Arc<Metrics>,
     /// What was read last.
@@ -69,8 +72,14 @@ pub struct Keeper {
 impl Keeper {
     /// Nothing is read yet.
     #[must_use]
-    pub fn new(client: Client, namespace: String, looks: Looks, metrics: Arc<Metrics>) -> Self {
-        Self { client, namespace, looks, metrics, read: None, prepared: None, rounds: 0 }
+    pub fn new(
+        client: Client,
+        namespace: String,
+        words: Words,
+        looks: Looks,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { client, namespace, words, looks, metrics, read: None, prepared: None, rounds: 0 }
     }
 
     /// Until it is dropped, or nobody serves any more.
@@ -161,7 +170,8 @@ impl Keeper {
             return Ok(false);
         }
         let now = unix_seconds(SystemTime::now());
-        let annotated = annotated(&self.looks.inventories.borrow_and_update(), &self.namespace);
+        let inventories = &mut self.looks.inventories;
+        let annotated = annotated(&inventories.borrow_and_update(), &self.namespace, self.words);
         let live = one(&self.looks.configurations.borrow_and_update());
         let (Some(Looked { read, .. }), Some(live)) = (&self.read, live) else { return Ok(false) };
         let known = Known {

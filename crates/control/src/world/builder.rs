@@ -224,8 +224,12 @@ impl Builder {
         for KnownPod { pod, .. } in &self.pods {
             for address in &pod.addresses {
                 let holder = by_ip.get(address);
-                // An address is given to the next pod before the last one is gone from the inventory.
-                if holder.is_none_or(|holder| holder.terminating || !holder.ready) {
+                // An address is given to the next pod before the last one is gone from the inventory: who leaves has it least, and of two
+                // that are not ready the later one.
+                let claim = |pod: &Pod| (!pod.terminating, pod.ready);
+                if holder.is_none_or(|holder| {
+                    claim(holder) <= claim(pod) && claim(holder) != (true, true)
+                }) {
                     by_ip.insert(*address, pod);
                 }
             }

@@ -6,7 +6,7 @@ use super::service::Service;
 use super::settings::Declared;
 use super::{Ground, World};
 use leno_api::outbound::Target;
-use leno_model::name::Resource;
+use leno_model::name::{Resource, WorkloadId};
 use leno_model::route::{
     Backend, BackendKind, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute,
     OpaqueRoutes, OutboundPolicy, OutboundProtocol, Timeouts,
@@ -65,24 +65,41 @@ impl World {
         })
     }
 
-    /// The endpoints of `name.namespace.svc.cluster.local:port`.
+    /// Whether the target is an address that is nobody's: outside of the mesh, or of what has just gone.
     #[must_use]
-    pub fn endpoints(&self, authority: &str) -> EndpointSet {
+    pub fn is_nobodys(&self, target: &Target) -> bool {
+        matches!(self.find(target), Some(Found::Address(_, None)))
+    }
+
+    /// The endpoints of `name.namespace.svc.cluster.local:port`, as a client has them: `internalTrafficPolicy: Local` leaves those of its
+    /// own node. Of a client that is not known, or where nobody asks for one, all.
+    #[must_use]
+    pub fn endpoints(&self, authority: &str, client: Option<&WorkloadId>) -> EndpointSet {
         match self.find(&Target::Authority(authority.into())) {
-            Some(Found::Service(service, port)) => EndpointSet {
-                endpoints: service
-                    .ports
-                    .get(&port)
-                    .map(|p| p.endpoints.clone())
-                    .unwrap_or_default(),
-                exists: true,
-            },
+            Some(Found::Service(service, port)) => {
+                let endpoints = service.ports.get(&port).map(|p| p.endpoints.clone());
+                let mut endpoints = endpoints.unwrap_or_default();
+                let client = client.filter(|_| service.node_local);
+                if let Some(client) = client.and_then(|id| self.pods.get(id)) {
+                    let node_of = |endpoint: &Endpoint| self.pod_of(endpoint).map(|pod| &pod.node);
+                    endpoints.retain(|endpoint| node_of(endpoint) == Some(&client.node));
+                }
+                EndpointSet { endpoints, exists: true }
+            }
             Some(Found::Address(address, pod)) => {
                 let (endpoint, _) = self.endpoint(address, pod);
                 EndpointSet { endpoints: vec![Arc::new(endpoint)], exists: true }
             }
             None => EndpointSet::default(),
         }
+    }
+
+    /// The pod that an endpoint says it is.
+    fn pod_of(&self, endpoint: &Endpoint) -> Option<&Arc<Pod>> {
+        let Some(Resource::Object { namespace, name, .. }) = &endpoint.resource else {
+            return None;
+        };
+        self.pods.get(&WorkloadId { namespace: namespace.clone(), pod: name.clone() })
     }
 
     /// The profile that linkerd's proxies ask for.
@@ -196,7 +213,7 @@ impl World {
         if declared == Some(Declared::Grpc) && only_grpc {
             let protocol = OutboundProtocol::Grpc(select(&[Kind::Grpc]));
             let policy = OutboundPolicy { parent: parent.clone(), protocol };
-            if leno_api::outbound::to_message(&policy).is_ok() {
+            if leno_api::outbound::check(&policy).is_ok() {
                 return policy;
             }
         }
@@ -229,7 +246,7 @@ fn protocol(
 }
 
 /// gRPC routes among HTTP routes: a failure is a status there, and 503 is what clients read as UNAVAILABLE.
-fn as_http(mut routes: HttpRoutes) -> HttpRoutes {
+pub(super) fn as_http(mut routes: HttpRoutes) -> HttpRoutes {
     let is_grpc = |route: &HttpRoute| route.resource.kind() == "GRPCRoute";
     for rule in routes.routes.iter_mut().filter(|r| is_grpc(r)).flat_map(|r| &mut r.rules) {
         let backends: &mut dyn Iterator<Item = &mut Backend> = match &mut rule.backends {

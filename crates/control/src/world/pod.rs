@@ -42,6 +42,7 @@ pub struct Pod {
     pub unheard: bool,
     /// Is being deleted.
     pub terminating: bool,
+    pub(super) node: Option<Box<str>>,
     pub(super) uid: Option<Arc<str>>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) labels: kept::Texts,
@@ -58,9 +59,12 @@ impl Pod {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let metadata = &pod.object.metadata;
-        let own = Settings::read(pod, &|name| metadata.annotations.get(name), problems);
-        let inherited = namespaces.get(&pod.key.namespace).cloned().unwrap_or_default();
         let (spec, status) = (&pod.object.spec, &pod.object.status);
+        let annotations = |name: &str| metadata.annotations.get(name);
+        let number_of = |name: &str| number_of(spec, name);
+        let own = Settings::read(pod, &annotations, Some(&number_of), problems);
+        let inherited = namespaces.get(&pod.key.namespace).cloned().unwrap_or_default();
+        let inherited = inherited.for_ports(&number_of);
         let service_account = spec
             .service_account_name
             .as_deref()
@@ -74,14 +78,16 @@ impl Pod {
                 None
             }
         };
-        let proxied = !names.proxies_are_containers || has_proxy(spec);
-        if own.meshed && !proxied {
+        let seen = proxy_of(spec).filter(|_| names.proxies_are_containers);
+        let believed = own.meshed && !names.proxies_are_containers;
+        if own.meshed && names.proxies_are_containers && seen.is_none() {
             problems.push(pod.problem(
                 format!("metadata.annotations[{MESHED}]"),
                 "says that there is a proxy, and no container is one: it gets plain text",
             ));
         }
-        let meshed = own.meshed && proxied;
+        // A container cannot be taken out of a pod, as an annotation can.
+        let meshed = believed || seen.is_some();
         if meshed && identity.is_none() {
             problems.push(
                 pod.problem(
@@ -97,12 +103,17 @@ impl Pod {
             meshed,
             http2_upgrade: own.http2_upgrade,
             opaque: own.opaque.or(inherited.opaque).unwrap_or_default(),
-            skip_inbound: own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
+            skip_inbound: match seen {
+                // What was installed with the pod holds as long as it does.
+                Some(proxy) => Ports::parse(proxy.skipped_ports.as_deref().unwrap_or_default()).0,
+                None => own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
+            },
             policy: own.policy.or(inherited.policy).unwrap_or_default(),
             ready: status.conditions.ready && !status.finished,
             unheard: status.conditions.containers_ready
                 && !(status.conditions.ready || status.finished || spec.gated),
             terminating: metadata.terminating,
+            node: spec.node_name.clone(),
             uid: metadata.uid.as_deref().map(Arc::from),
             addresses: if status.finished { Vec::new() } else { addresses(pod, problems) },
             labels: metadata.labels.clone(),
@@ -193,8 +204,8 @@ fn word(text: &'static str) -> Arc<str> {
 }
 
 /// Whether one of the pod's sidecars is the proxy; a container of the application's may have any name.
-fn has_proxy(spec: &kept::PodSpec) -> bool {
-    spec.init_containers.iter().any(|container| &*container.name == leno_inject::pod::PROXY)
+fn proxy_of(spec: &kept::PodSpec) -> Option<&kept::Container> {
+    spec.init_containers.iter().find(|container| &*container.name == leno_inject::pod::PROXY)
 }
 
 /// The identity of a service account.
@@ -259,6 +270,14 @@ fn metric_labels(pod: &Sourced<kept::Pod>, service_account: &str) -> Vec<(Arc<st
         }
     }
     labels
+}
+
+/// The number of a port in annotations by its name, of several the first: as the injector finds it, before whose containers' those of the
+/// application come.
+fn number_of(spec: &kept::PodSpec, name: &str) -> Option<u16> {
+    let mut ports = spec.every_container().flat_map(|container| &container.ports);
+    let port = ports.find(|port| port.name.as_deref() == Some(name))?;
+    u16::try_from(port.container_port).ok().filter(|number| *number > 0)
 }
 
 fn named_ports(pod: &Sourced<kept::Pod>) -> Box<[(Box<str>, u16)]> {

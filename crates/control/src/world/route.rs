@@ -2,29 +2,33 @@
 //!
 //! What cannot be served as written is reported on the object, and the rule answers with a failure:
 //! a filter that is skipped in silence is a security hole in waiting.
-//! [`filter`], [`matching`] and [`backend`] translate the published types, [`verdict`] is what the route's author is told; here is what
-//! attaches where.
+//! [`filter`], [`matching`] and [`backend`] translate the published types, [`rule`] puts their parts together, [`verdict`] is what the route's
+//! author is told; here is what attaches where.
 
 mod backend;
 mod filter;
 mod matching;
+mod rule;
 pub mod verdict;
 
 use super::World;
 use super::service::ServiceKey;
+use crate::source::parse::UNKNOWN_FIELD;
+use crate::source::route::Route;
 use crate::source::{Inventory, Problem, Sourced};
 use filter::Wish;
 use gateway_api::grpcroutes::{GrpcRoute, GrpcRouteRules};
 use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use gateway_api::referencegrants::ReferenceGrant;
+use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use leno_model::limit::{HOSTS_MAX, MATCHES_MAX, ROUTES_MAX, RULES_MAX};
+use leno_model::limit::{HOSTS_MAX, ROUTES_MAX, RULES_MAX};
 use leno_model::name::Resource;
 use leno_model::route::{
-    Backend, BackendKind, Balance, Distribution, Failure, Filter, HostMatch, HttpRule,
-    RequestMatch, Timeouts,
+    Backend, BackendKind, Balance, Failure, Filter, HostMatch, HttpRoute as Compiled, RequestMatch,
+    Timeouts,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use verdict::{Findings, Verdict};
@@ -44,7 +48,7 @@ pub(super) enum Kind {
 /// A route on a Service.
 #[derive(Clone, Debug)]
 pub(super) struct Attached {
-    pub(super) route: Arc<leno_model::route::HttpRoute>,
+    pub(super) route: Arc<Compiled>,
     pub(super) kind: Kind,
     /// Only this port.
     pub(super) port: Option<u16>,
@@ -92,6 +96,9 @@ struct Rule<'a> {
     left_out: Vec<(&'static str, &'static str)>,
 }
 
+/// Why a Service does not take a route, in the Gateway API's word and in one of ours.
+const NO_MATCHING_PARENT: &str = "NoMatchingParent";
+const TOO_MANY_ROUTES: &str = "TooManyRoutes";
 /// They travel to the proxies, of which some keep them.
 const TIMEOUTS_LEFT_OUT: &str =
     "Leno's own proxies do not keep timeouts yet; the rule is served without";
@@ -193,41 +200,77 @@ pub(super) fn service_resource(key: &ServiceKey, port: u16) -> Resource {
     }
 }
 
+/// What routes are held against, and where they are put.
+struct Place<'a> {
+    world: &'a World,
+    grants: &'a [Sourced<ReferenceGrant>],
+    headless: HashSet<ServiceKey>,
+    routes: Routes,
+    /// How many routes a Service has that are for these clients.
+    counts: HashMap<(ServiceKey, Option<Arc<str>>), usize>,
+}
+
 /// One route while it is compiled.
 struct Compiler<'a, T> {
     world: &'a World,
     grants: &'a [Sourced<ReferenceGrant>],
-    route: &'a Sourced<T>,
+    headless: &'a HashSet<ServiceKey>,
+    route: &'a Sourced<Route<T>>,
     kind: Kind,
     /// The Services that it is attached to.
     parents: Vec<ServiceKey>,
-    problems: &'a mut Vec<Problem>,
+    problems: Vec<Problem>,
     findings: Findings,
 }
 
-impl<'a, T> Compiler<'a, T> {
-    fn new(
-        world: &'a World,
-        grants: &'a [Sourced<ReferenceGrant>],
-        route: &'a Sourced<T>,
+/// Where a route is attached: which of its parent references, its Service, only this port, only clients of this namespace.
+type Attachment = (usize, ServiceKey, Option<u16>, Option<Arc<str>>);
+
+impl Place<'_> {
+    /// Compiles a route and puts it on its Services.
+    fn put<T>(
+        &mut self,
+        route: &Sourced<Route<T>>,
         kind: Kind,
-        problems: &'a mut Vec<Problem>,
-    ) -> Self {
-        Self {
-            world,
-            grants,
+        metadata: &ObjectMeta,
+        hostnames: Option<&Vec<String>>,
+        rules: Vec<Rule<'_>>,
+        parents: &[Parent<'_>],
+    ) {
+        let mut compiler = Compiler {
+            world: self.world,
+            grants: self.grants,
+            headless: &self.headless,
             route,
             kind,
             parents: Vec::new(),
-            problems,
+            problems: Vec::new(),
             findings: Findings::default(),
+        };
+        let attachments = compiler.attachments(parents);
+        let compiled = compiler.compile(hostnames, rules).map(Arc::new);
+        for (number, key, port, consumers) in attachments {
+            let Some(route) = compiled.clone() else { continue };
+            // Whoever is a neighbour takes no room: on a Service each namespace has its own.
+            let count = self.counts.entry((key.clone(), consumers.clone())).or_default();
+            if *count == ROUTES_MAX {
+                compiler.crowded_out(number, &key);
+                continue;
+            }
+            *count += 1;
+            let attached = Attached { route, kind, port, consumers };
+            self.routes.attached.entry(key).or_default().push(attached);
         }
+        let Compiler { mut problems, findings, .. } = compiler;
+        // A route on Gateways alone is right for whoever serves these.
+        let elsewhere = findings.parents.is_empty();
+        problems.iter_mut().for_each(|problem| problem.elsewhere |= elsewhere);
+        self.routes.problems.extend(problems);
+        self.routes.verdicts.push(findings.verdict(route.key.clone(), metadata));
     }
+}
 
-    fn verdict(self, metadata: &ObjectMeta) -> Verdict {
-        self.findings.verdict(self.route.key.clone(), metadata.generation)
-    }
-
+impl<T> Compiler<'_, T> {
     /// What was reported last, in words.
     fn reported(&self) -> String {
         self.problems
@@ -239,12 +282,48 @@ impl<'a, T> Compiler<'a, T> {
         self.problems.push(self.route.problem(field, message));
     }
 
+    /// Notes what was reported last as a part that is not served as it is written.
+    fn unsupported(&mut self) {
+        let why = self.reported();
+        self.findings.unsupported.get_or_insert(why);
+    }
+
+    fn attachments(&mut self, parents: &[Parent<'_>]) -> Vec<Attachment> {
+        let mut attachments = Vec::new();
+        for (number, parent) in parents.iter().enumerate() {
+            let found = self.parent(&format!("spec.parentRefs[{number}]"), parent);
+            if parent.is_service() {
+                let missing = found.is_none().then(|| (NO_MATCHING_PARENT, self.reported()));
+                self.findings.parents.push((number, missing));
+            }
+            attachments.extend(found.map(|(key, port, consumers)| (number, key, port, consumers)));
+        }
+        self.parents = attachments.iter().map(|(_, key, ..)| key.clone()).collect();
+        attachments
+    }
+
+    fn crowded_out(&mut self, number: usize, key: &ServiceKey) {
+        self.report(
+            format!("spec.parentRefs[{number}]"),
+            format!(
+                "Service {}/{} has {ROUTES_MAX} routes of this namespace before this one; it is not used",
+                key.0, key.1
+            ),
+        );
+        let why = self.reported();
+        let parent = self.findings.parents.iter_mut().find(|(parent, _)| *parent == number);
+        parent.into_iter().for_each(|(_, missing)| *missing = Some((TOO_MANY_ROUTES, why.clone())));
+    }
+
+    /// The route; `None` where nothing of it can be served, and its Services are as they were without it.
     fn compile(
         &mut self,
         hostnames: Option<&Vec<String>>,
         mut rules: Vec<Rule<'_>>,
-        parents: &[Parent<'_>],
-    ) -> Vec<(ServiceKey, Attached)> {
+    ) -> Option<Compiled> {
+        for field in &self.route.object.unknown {
+            self.problems.push(self.route.problem(field, UNKNOWN_FIELD));
+        }
         if rules.len() > RULES_MAX {
             self.report(
                 "spec.rules",
@@ -252,19 +331,10 @@ impl<'a, T> Compiler<'a, T> {
             );
             rules.truncate(RULES_MAX);
         }
-        let attach: Vec<_> = parents
-            .iter()
-            .enumerate()
-            .filter_map(|(number, parent)| {
-                let found = self.parent(&format!("spec.parentRefs[{number}]"), parent);
-                if parent.is_service() {
-                    let missing = found.is_none().then(|| self.reported());
-                    self.findings.parents.push((number, missing));
-                }
-                found
-            })
-            .collect();
-        self.parents = attach.iter().map(|(key, ..)| key.clone()).collect();
+        if rules.is_empty() {
+            self.report("spec.rules", "there is none; the route is not used");
+            self.unsupported();
+        }
         let compiled = rules
             .into_iter()
             .enumerate()
@@ -272,13 +342,17 @@ impl<'a, T> Compiler<'a, T> {
         let rules = compiled.collect();
         let hosts = hostnames.into_iter().flatten().take(HOSTS_MAX);
         let hosts = hosts.map(|host| host_match(host)).collect();
-        let key = &self.route.key;
-        let resource = Resource::object(GATEWAY_GROUP, key.kind, &key.namespace, &key.name);
-        let route = Arc::new(leno_model::route::HttpRoute { resource, hosts, rules });
-        let attached = |(key, port, consumers)| {
-            (key, Attached { route: route.clone(), kind: self.kind, port, consumers })
-        };
-        attach.into_iter().map(attached).collect()
+        let compiled = Compiled { resource: self.resource(), hosts, rules };
+        if compiled.rules.is_empty() {
+            return None;
+        }
+        if let Err(wrong) = rule::told(compiled.clone()) {
+            self.report("spec.hostnames", format!("{wrong}; the route is not used"));
+            self.unsupported();
+            self.findings.rules_good = 0;
+            return None;
+        }
+        Some(compiled)
     }
 
     /// The Service and port that a parent reference means; for which clients.
@@ -304,6 +378,16 @@ impl<'a, T> Compiler<'a, T> {
             self.report(field, format!("Service {}/{} does not exist", key.0, key.1));
             return None;
         };
+        if self.headless.contains(&key) {
+            self.report(
+                field,
+                format!(
+                    "Service {}/{} is headless: its clients go to addresses of pods, which routes are not asked for",
+                    key.0, key.1
+                ),
+            );
+            return None;
+        }
         let mut port = None;
         if let Some(number) = parent.port {
             port = u16::try_from(number).ok().filter(|port| service.ports.contains_key(port));
@@ -330,90 +414,9 @@ impl<'a, T> Compiler<'a, T> {
         Some((key, port, consumers))
     }
 
-    /// A rule; `None` where none of its matches can be understood.
-    fn rule(&mut self, field: &str, rule: Rule<'_>) -> Option<HttpRule> {
-        let matches_everything = rule.matches.is_empty();
-        let mut matches = Vec::new();
-        for (number, one) in rule.matches.into_iter().enumerate() {
-            match one {
-                Ok(_) if matches.len() == MATCHES_MAX => {
-                    self.report(
-                        format!("{field}.matches"),
-                        format!("the first {MATCHES_MAX} are used"),
-                    );
-                    break;
-                }
-                Ok(one) => matches.push(one),
-                Err((part, message)) => {
-                    self.report(
-                        format!("{field}.matches[{number}].{part}"),
-                        format!("{message}; it matches nothing"),
-                    );
-                }
-            }
-        }
-        if matches.is_empty() && !matches_everything {
-            let why = self.reported();
-            self.findings.unsupported.get_or_insert(why);
-            return None;
-        }
-        for (part, message) in rule.left_out {
-            self.report(format!("{field}.{part}"), message);
-        }
-        let mut broken = !rule.wrong.is_empty();
-        for (part, message) in rule.wrong {
-            self.report(
-                format!("{field}.{part}"),
-                format!("{message}; the rule answers with a failure"),
-            );
-        }
-        let filters = self.filters(&format!("{field}.filters"), rule.filters);
-        broken |= filters.is_none();
-        if broken {
-            let why = self.reported();
-            self.findings.unsupported.get_or_insert(why);
-        } else {
-            self.findings.rules_good += 1;
-        }
-        let redirects = filters.iter().flatten().any(|f| matches!(f, Filter::Redirect(_)));
-        let backends = self.backends(field, &rule.backends);
-        let (filters, backends) = match (filters, backends) {
-            _ if broken => (
-                vec![fail(self.kind, "the route has a filter or field that cannot be served")],
-                Distribution::Empty,
-            ),
-            (Some(filters), _) if redirects => (filters, Distribution::Empty),
-            (Some(mut filters), None) => {
-                filters.push(fail(self.kind, "the route has no backend"));
-                (filters, Distribution::Empty)
-            }
-            (filters, backends) => {
-                (filters.unwrap_or_default(), backends.unwrap_or(Distribution::Empty))
-            }
-        };
-        Some(HttpRule { matches, filters, backends, timeouts: rule.timeouts })
-    }
-
-    /// The filters, `None` where one of them cannot be served.
-    fn filters(&mut self, field: &str, wishes: Vec<Wish>) -> Option<Vec<Filter>> {
-        let mut filters = Some(Vec::new());
-        for (number, wish) in wishes.into_iter().enumerate() {
-            match wish {
-                Ok(filter) => {
-                    if let Some(filters) = &mut filters {
-                        filters.push(filter);
-                    }
-                }
-                Err(message) => {
-                    self.report(
-                        format!("{field}[{number}]"),
-                        format!("{message}; requests answer with a failure"),
-                    );
-                    filters = None;
-                }
-            }
-        }
-        filters
+    fn resource(&self) -> Resource {
+        let key = &self.route.key;
+        Resource::object(GATEWAY_GROUP, key.kind, &key.namespace, &key.name)
     }
 }
 
@@ -437,49 +440,50 @@ pub struct Routes {
 impl World {
     /// Compiles the routes of an inventory for the Services of this world; of those, their names and ports are looked at and no more.
     pub(super) fn compile_routes(&self, inventory: &Inventory) -> Routes {
-        let grants = &inventory.reference_grants;
-        let (mut attached, mut verdicts, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+        let is_headless = |service: &&Sourced<v1::Service>| {
+            let spec = service.object.spec.as_ref();
+            let several = spec.and_then(|spec| spec.cluster_ips.as_ref()).into_iter().flatten();
+            spec.and_then(|spec| spec.cluster_ip.as_ref())
+                .into_iter()
+                .chain(several)
+                .any(|ip| ip == "None")
+        };
+        let headless = inventory.services.iter().filter(is_headless);
+        let key = |service: &Sourced<v1::Service>| {
+            (service.key.namespace.clone(), service.key.name.clone())
+        };
+        let mut place = Place {
+            world: self,
+            grants: &inventory.reference_grants,
+            headless: headless.map(key).collect(),
+            routes: Routes::default(),
+            counts: HashMap::new(),
+        };
         for route in by_age(&inventory.http_routes, |route: &HttpRoute| &route.metadata) {
-            let spec = &route.object.spec;
+            let HttpRoute { metadata, spec, .. } = &route.object.object;
             let rules = spec.rules.iter().flatten().map(http_rule).collect();
-            let mut compiler = Compiler::new(self, grants, route, Kind::Http, &mut problems);
-            attached.extend(compiler.compile(spec.hostnames.as_ref(), rules, &parents!(spec)));
-            verdicts.push(compiler.verdict(&route.object.metadata));
+            let hosts = spec.hostnames.as_ref();
+            place.put(route, Kind::Http, metadata, hosts, rules, &parents!(spec));
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
-            let spec = &route.object.spec;
+            let GrpcRoute { metadata, spec, .. } = &route.object.object;
             let rules = spec.rules.iter().flatten().map(grpc_rule).collect();
-            let mut compiler = Compiler::new(self, grants, route, Kind::Grpc, &mut problems);
-            attached.extend(compiler.compile(spec.hostnames.as_ref(), rules, &parents!(spec)));
-            verdicts.push(compiler.verdict(&route.object.metadata));
+            let hosts = spec.hostnames.as_ref();
+            place.put(route, Kind::Grpc, metadata, hosts, rules, &parents!(spec));
         }
-        let mut routes = Routes { verdicts, problems, ..Routes::default() };
-        for (key, route) in attached {
-            let of_service = routes.attached.entry(key.clone()).or_default();
-            if of_service.len() < ROUTES_MAX {
-                of_service.push(route);
-            } else {
-                routes.problems.push(Problem {
-                    object: format!("Service {}/{}", key.0, key.1),
-                    origin: String::new(),
-                    field: String::new(),
-                    message: format!(
-                        "more than {ROUTES_MAX} routes; {} is not used",
-                        route.route.resource.name()
-                    ),
-                    elsewhere: false,
-                });
-            }
-        }
-        routes
+        place.routes
     }
 }
 
 /// Oldest first, then by namespace and name: the Gateway API's order between routes that match equally well.
-fn by_age<T>(routes: &[Sourced<T>], metadata: impl Fn(&T) -> &ObjectMeta) -> Vec<&Sourced<T>> {
+fn by_age<T>(
+    routes: &[Sourced<Route<T>>],
+    metadata: impl Fn(&T) -> &ObjectMeta,
+) -> Vec<&Sourced<Route<T>>> {
     let mut routes: Vec<_> = routes.iter().collect();
     routes.sort_by(|a, b| {
-        let age = |route: &Sourced<T>| metadata(&route.object).creation_timestamp.clone();
+        let age =
+            |route: &Sourced<Route<T>>| metadata(&route.object.object).creation_timestamp.clone();
         let (a_age, b_age) = (age(a), age(b));
         (a_age.is_none(), a_age, &a.key).cmp(&(b_age.is_none(), b_age, &b.key))
     });

@@ -28,6 +28,8 @@ pub struct Service {
     opaque: Ports,
     publish_not_ready: bool,
     selector: BTreeMap<String, String>,
+    /// Each client is served by endpoints of its own node alone.
+    pub(super) node_local: bool,
 }
 
 /// One port of a Service.
@@ -48,9 +50,15 @@ impl Service {
         namespaces: &NamespaceSettings,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
-        let own = Settings::read(service, &published(&service.object.metadata), problems);
-        let inherited = namespaces.get(&service.key.namespace);
-        let opaque = own.opaque.or_else(|| inherited?.opaque.clone()).unwrap_or_default();
+        let annotations = published(&service.object.metadata);
+        let number_of = |name: &str| {
+            let mut ports = service.object.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+            let port = ports.find(|port| port.name.as_deref() == Some(name))?;
+            u16::try_from(port.port).ok()
+        };
+        let own = Settings::read(service, &annotations, Some(&number_of), problems);
+        let inherited = namespaces.get(&service.key.namespace).cloned().unwrap_or_default();
+        let opaque = own.opaque.or(inherited.for_ports(&number_of).opaque).unwrap_or_default();
         let Some(spec) = &service.object.spec else {
             problems.push(service.problem("spec", "missing; the Service is not used"));
             return None;
@@ -87,6 +95,10 @@ impl Service {
                 problems.push(service.problem(field("port"), format!("{at} is there twice")));
             }
         }
+        if spec.session_affinity.as_deref() == Some("ClientIP") {
+            let message = "ClientIP is not kept: each request is balanced for itself";
+            problems.push(service.problem("spec.sessionAffinity", message));
+        }
         Some(Self {
             key: (service.key.namespace.clone(), service.key.name.clone()),
             ports,
@@ -94,6 +106,7 @@ impl Service {
             opaque,
             publish_not_ready: spec.publish_not_ready_addresses == Some(true),
             selector: spec.selector.clone().unwrap_or_default(),
+            node_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
         })
     }
 
@@ -382,7 +395,8 @@ impl Wanted<'_> {
         pod: Option<&Arc<Pod>>,
         fitness: Option<Fitness>,
     ) {
-        if let Some(pod) = pod {
+        // What a proxy takes its pod's traffic for is said in the pod's own namespace, not by whoever can write a slice elsewhere.
+        if let Some(pod) = pod.filter(|pod| pod.id.namespace == *self.service.0) {
             found.ports.push((pod.id.clone(), address.port()));
         }
         let Some(fitness) = fitness else { return };
@@ -409,7 +423,8 @@ fn target_of<'a>(
     endpoint: &'a SliceEndpoint,
 ) -> Option<(WorkloadId, Option<&'a str>)> {
     let pod = endpoint.pod.as_ref()?;
-    let id = WorkloadId { namespace: namespace.clone(), pod: pod.name.as_ref().into() };
+    let namespace = pod.namespace.as_deref().map_or_else(|| namespace.clone(), Arc::from);
+    let id = WorkloadId { namespace, pod: pod.name.as_ref().into() };
     Some((id, pod.uid.as_deref()))
 }
 

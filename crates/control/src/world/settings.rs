@@ -3,7 +3,8 @@
 use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use leno_inject::annotation::{LINKERD_PREFIX, MESHED, PREFIXES};
+use leno_inject::annotation::value::{self, PortPart};
+use leno_inject::annotation::{MESHED, prefixes};
 use leno_model::policy::DefaultPolicy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,29 +46,46 @@ impl Declared {
 
 /// A list of ports and ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ports(Vec<(u16, u16)>);
+pub struct Ports {
+    ranges: Vec<(u16, u16)>,
+    /// Ports by name that have no number yet.
+    names: Vec<Box<str>>,
+}
+
+/// The number of a port by the name that its pod or Service gives it.
+pub(super) type NumberOf<'look> = &'look dyn Fn(&str) -> Option<u16>;
 
 impl Ports {
-    /// Reads `5432,6379,1000-2000`; what is not understood is named, the rest is kept.
+    /// Reads `5432,1000-2000,mysql`, as the injector does; what is not understood is named, the rest is kept.
     #[must_use]
     pub fn parse(text: &str) -> (Self, Vec<String>) {
-        let (mut ports, mut wrong) = (Vec::new(), Vec::new());
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (low, high) = part.split_once('-').unwrap_or((part, part));
-            match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
-                (Ok(low), Ok(high)) if 0 < low && low <= high => ports.push((low, high)),
-                _ => {
-                    wrong.push(format!("{part:?} is not a port or range of ports; it is left out"))
-                }
+        let (mut ports, mut wrong) = (Self::default(), Vec::new());
+        for part in value::port_parts(text) {
+            match part {
+                Ok(PortPart::Numbers(first, last)) => ports.ranges.push((first, last)),
+                Ok(PortPart::Named(name)) => ports.names.push(name.into()),
+                Err(why) => wrong.push(format!("{why}; it is left out")),
             }
         }
-        (Self(ports), wrong)
+        (ports, wrong)
+    }
+
+    /// Names get their numbers. Those that have none are answered, and left out.
+    fn number(&mut self, number_of: NumberOf<'_>) -> Vec<Box<str>> {
+        let mut unknown = Vec::new();
+        for name in std::mem::take(&mut self.names) {
+            match number_of(&name) {
+                Some(number) => self.ranges.push((number, number)),
+                None => unknown.push(name),
+            }
+        }
+        unknown
     }
 
     /// Whether the port is in the list.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
-        self.0.iter().any(|(low, high)| (*low..=*high).contains(&port))
+        self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&port))
     }
 }
 
@@ -83,20 +101,25 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// `number_of` is for an object that has ports itself; what a Namespace says gets its numbers with [`Settings::for_ports`].
     pub(super) fn read<T>(
         object: &Sourced<T>,
         annotations: Annotations<'_, '_>,
+        number_of: Option<NumberOf<'_>>,
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut ports = |name: &str| {
             let (field, text) = get(annotations, name)?;
-            let (ports, wrong) = Ports::parse(text);
+            let (mut ports, mut wrong) = Ports::parse(text);
+            let unknown = number_of.map(|number_of| ports.number(number_of)).unwrap_or_default();
+            let left_out = |name: &str| format!("{}; it is left out", value::no_such_port(name));
+            wrong.extend(unknown.iter().map(|name| left_out(name)));
             problems.extend(wrong.into_iter().map(|message| object.problem(&field, message)));
             Some(ports)
         };
         let (opaque, skip_inbound) = (ports("opaque-ports"), ports("skip-inbound-ports"));
         let policy = get(annotations, "default-inbound-policy").map(|(field, text)| {
-            DefaultPolicy::parse(text).unwrap_or_else(|message| {
+            value::policy(text).unwrap_or_else(|message| {
                 // An operator who meant to close must not find it open.
                 problems.push(object.problem(field, format!("{message}; until then deny holds")));
                 DefaultPolicy::Deny
@@ -107,11 +130,19 @@ impl Settings {
             get(annotations, "http2-upgrade").is_some_and(|(_, text)| text == "true");
         Self { opaque, skip_inbound, policy, meshed, http2_upgrade }
     }
+
+    /// What a Namespace says for a pod or Service with these ports: a name that is none of them says nothing.
+    pub(super) fn for_ports(mut self, number_of: NumberOf<'_>) -> Self {
+        for ports in [&mut self.opaque, &mut self.skip_inbound].into_iter().flatten() {
+            ports.number(number_of);
+        }
+        self
+    }
 }
 
 /// The annotation under either prefix: its field path and value.
 fn get<'text>(annotations: Annotations<'_, 'text>, name: &str) -> Option<(String, &'text str)> {
-    PREFIXES.iter().chain([&LINKERD_PREFIX]).find_map(|prefix| {
+    prefixes(name).find_map(|prefix| {
         let key = format!("{prefix}{name}");
         let value = annotations(&key)?;
         Some((format!("metadata.annotations[{key}]"), value.trim()))
@@ -131,7 +162,7 @@ impl NamespaceSettings {
     pub(super) fn read(namespaces: &[Sourced<Namespace>], problems: &mut Vec<Problem>) -> Self {
         let read = |namespace: &Sourced<Namespace>| {
             let annotations = published(&namespace.object.metadata);
-            (namespace.key.name.clone(), Settings::read(namespace, &annotations, problems))
+            (namespace.key.name.clone(), Settings::read(namespace, &annotations, None, problems))
         };
         Self(namespaces.iter().map(read).collect())
     }

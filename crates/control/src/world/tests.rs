@@ -31,7 +31,32 @@ fn world(text: &str) -> World {
         problems.map(|p| format!("{}: {}: {}", p.object, p.field, p.message)).collect()
     };
     assert_eq!(of_world(&other, &listed), of_world(&world, &read));
+    check_sayable(&world);
     world
+}
+
+/// Whatever a world answers can be said to a proxy, and means the same there.
+#[track_caller]
+fn check_sayable(world: &World) {
+    let attached = world.routes.attached.values().flatten();
+    let consumers = attached.filter_map(|attached| attached.consumers.as_deref());
+    let clients: std::collections::BTreeSet<&str> = consumers.chain(["elsewhere"]).collect();
+    let services = world.services.values().flat_map(|service| {
+        let at =
+            |port: &u16| format!("{}.{}.svc.cluster.local:{port}", service.key.1, service.key.0);
+        service.ports.keys().map(at)
+    });
+    let pods = world.pods.values().flat_map(|pod| &pod.addresses);
+    let pods = pods.map(|ip| std::net::SocketAddr::new(*ip, 8080).to_string());
+    for target in services.chain(pods) {
+        for client in &clients {
+            let asked = Target::Authority(target.as_str().into());
+            let policy = world.outbound(&asked, client).unwrap();
+            let message = leno_api::outbound::to_message(&policy).unwrap();
+            let read = leno_api::outbound::from_message(&message);
+            assert_eq!(read.as_ref(), Ok(&policy), "{target} for {client}");
+        }
+    }
 }
 
 /// All of a world that comes from objects.

@@ -145,6 +145,15 @@ async fn outbound_policies_follow_the_world() {
     mesh.world(&[&SERVICES.replace("port: 80", "appProtocol: tcp, port: 80"), POD]);
     let policy = outbound::from_message(&next(&mut stream).await.unwrap().unwrap()).unwrap();
     assert!(matches!(policy.protocol, OutboundProtocol::Opaque(_)));
+    // The Service goes, and its rules on the nodes do later: who has been told of it is not told that its address is outside.
+    mesh.world(&[POD]);
+    let gone = outbound::request(&workload("web-1"), "10.96.0.1:80".parse().unwrap());
+    let policy = outbound::from_message(client.get(gone).await.unwrap().get_ref()).unwrap();
+    assert_eq!(policy.parent.kind(), "default");
+    mesh.world(&[SERVICES, POD]);
+    let policy = outbound::from_message(&next(&mut stream).await.unwrap().unwrap()).unwrap();
+    assert!(matches!(policy.protocol, OutboundProtocol::Detect { .. }));
+    assert_eq!(policy.parent.kind(), "Service");
     let stranger = outbound::request(&workload("web-1"), "192.0.2.1:443".parse().unwrap());
     let policy = outbound::from_message(client.get(stranger).await.unwrap().get_ref()).unwrap();
     assert_eq!((policy.parent.kind(), policy.parent.name()), ("default", "forward"));

@@ -13,7 +13,12 @@ fn check_below(annotations: &str, namespace: &str, expected: &str) {
         parts.map(|part| part.split_once('=').unwrap()).collect()
     };
     let leak = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
-    let shown = match read(pairs(leak(annotations)), pairs(leak(namespace))) {
+    let number_of = |name: &str| match name {
+        "mysql" => Some(3306),
+        "http-alt" => Some(8080),
+        _ => None,
+    };
+    let shown = match read(pairs(leak(annotations)), pairs(leak(namespace)), &number_of) {
         Ok(settings) => {
             let values = settings.values.iter().map(|(name, value)| format!("{name}={value}"));
             let warnings = settings.warnings.iter().map(|warning| format!("? {warning}"));
@@ -64,8 +69,8 @@ fn annotations() {
     check("config.leno.dev/colour=red", "! annotation config.leno.dev/colour is not known");
     check("config.leno.dev/=1", "! annotation config.leno.dev/ is not known");
     check(
-        "config.linkerd.io/skip-inbound-ports=mysql; config.leno.dev/proxy-workers=0",
-        "! annotation config.linkerd.io/skip-inbound-ports: \"mysql\" is no port (1 to 65535) and no range first-last; \
+        "config.linkerd.io/skip-outbound-ports=mysql; config.leno.dev/proxy-workers=0",
+        "! annotation config.linkerd.io/skip-outbound-ports: \"mysql\" is no port (1 to 65535) and no range first-last; \
          ! annotation config.leno.dev/proxy-workers: \"0\": a number from 1 to 256",
     );
     check(
@@ -84,13 +89,77 @@ fn annotations() {
     );
 }
 
+/// What linkerd's documents give as examples, and what its code takes beside.
 #[test]
-fn values() {
-    #[track_caller]
-    fn check(name: &str, text: &str, expected: Option<&str>) {
-        let word = VOCABULARY.iter().find(|word| word.name == name).unwrap();
-        assert_eq!((word.read)(text).ok().as_deref(), expected, "{name} {text}");
+fn values_of_linkerd() {
+    check("config.linkerd.io/opaque-ports=25,mysql,http-alt,", "opaque-ports=25,3306,8080");
+    check("config.linkerd.io/skip-inbound-ports=mysql, 25 - 30", "skip-inbound-ports=3306,25-30");
+    check("config.linkerd.io/skip-outbound-ports=443, 8443,", "skip-outbound-ports=443,8443");
+    check("config.linkerd.io/skip-subnets=10.0.0.0/8,", "skip-subnets=10.0.0.0/8");
+    check("config.linkerd.io/access-log=", "access-log=off");
+    check(
+        "config.leno.dev/access-log=",
+        "! annotation config.leno.dev/access-log: \"\" is none of off, json, apache",
+    );
+    check("config.linkerd.io/proxy-cpu-request=0", "proxy-cpu-request=0");
+    check(
+        "config.linkerd.io/proxy-log-level=warn,linkerd=info",
+        "proxy-log-level=warn,linkerd=info",
+    );
+    check(
+        "config.linkerd.io/proxy-log-level=warn,linkerd[{x}]=debug",
+        "? annotation config.linkerd.io/proxy-log-level is left out: \"linkerd[{x}]=debug\" is no level \
+         (off, error, warn, info, debug, trace) and no target=level",
+    );
+    check(
+        "config.leno.dev/proxy-log-level=warn,linkerd[{x}]=debug",
+        "! annotation config.leno.dev/proxy-log-level: \"linkerd[{x}]=debug\" is no level (off, error, warn, info, debug, trace) and no target=level",
+    );
+    let policy = "! annotation config.linkerd.io/default-inbound-policy: default inbound policy";
+    let ours = "all-unauthenticated, all-authenticated or deny";
+    for (text, nearest) in [
+        (
+            "cluster-authenticated",
+            "all-authenticated is nearest, from whatever network: an AuthorizationPolicy can name networks",
+        ),
+        (
+            "cluster-unauthenticated",
+            "all-unauthenticated is nearest, from whatever network: an AuthorizationPolicy can name networks",
+        ),
+        ("audit", "all-unauthenticated lets in the same, without a word on it"),
+    ] {
+        check(
+            &format!("config.linkerd.io/default-inbound-policy={text}"),
+            &format!("{policy} \"{text}\": {ours}; {nearest}"),
+        );
     }
+}
+
+#[test]
+fn ports_by_name_are_those_of_the_pod() {
+    check("config.leno.dev/opaque-ports=mysql", "opaque-ports=3306");
+    check(
+        "config.leno.dev/opaque-ports=80,redis",
+        "! annotation config.leno.dev/opaque-ports: \"redis\" is no port (1 to 65535), no range first-last and no name of a port there",
+    );
+    // A namespace speaks to pods of every kind.
+    check_below("", "config.leno.dev/opaque-ports=80,redis,mysql", "opaque-ports=80,3306");
+    check_below("", "config.leno.dev/opaque-ports=redis", "opaque-ports=");
+    check_below(
+        "",
+        "config.leno.dev/opaque-ports=80,MySQL",
+        "! annotation of its namespace config.leno.dev/opaque-ports: \"MySQL\" is no port (1 to 65535) and no range first-last",
+    );
+}
+
+#[track_caller]
+fn check_value(name: &str, text: &str, expected: Option<&str>) {
+    let word = VOCABULARY.iter().find(|word| word.name == name).unwrap();
+    assert_eq!((word.read)(text).ok().as_deref(), expected, "{name} {text}");
+}
+
+#[test]
+fn lists_of_ports() {
     for (text, expected) in [
         ("80", Some("80")),
         ("80,443", Some("80,443")),
@@ -100,13 +169,23 @@ fn values() {
         ("65536", None),
         ("90-80", None),
         ("+80", None),
-        ("80,", None),
+        ("80,", Some("80")),
+        ("80, 443 ,", Some("80,443")),
+        ("80 - 90", Some("80-90")),
+        (",", Some("")),
+        ("80,,", None),
+        (",80", None),
+        ("http", None),
         ("80-90-100", None),
         ("-80", None),
         ("８０", None),
     ] {
-        check("skip-outbound-ports", text, expected);
+        check_value("skip-outbound-ports", text, expected);
     }
+}
+
+#[test]
+fn quantities() {
     for (text, expected) in [
         ("100m", Some(100)),
         ("0.5", Some(500)),
@@ -128,13 +207,19 @@ fn values() {
     ] {
         assert_eq!(value::millis(text), expected, "{text}");
     }
-    check("proxy-memory-limit", "0", None);
-    check("proxy-memory-limit", "8Mi", Some("8Mi"));
-    check("proxy-memory-limit", "8388607", None);
-    check("proxy-memory-limit", "64M", Some("64M"));
-    check("proxy-memory-request", "1Mi", Some("1Mi"));
-    check("skip-subnets", "10.0.0.0/8, fd00::1", Some("10.0.0.0/8,fd00::1/128"));
-    check("skip-subnets", "10.0.0.0/33", None);
+    check_value("proxy-memory-limit", "0", None);
+    check_value("proxy-cpu-limit", "0", None);
+    check_value("proxy-memory-request", "0", Some("0"));
+    check_value("proxy-memory-limit", "8Mi", Some("8Mi"));
+    check_value("proxy-memory-limit", "8388607", None);
+    check_value("proxy-memory-limit", "64M", Some("64M"));
+    check_value("proxy-memory-request", "1Mi", Some("1Mi"));
+}
+
+#[test]
+fn values() {
+    check_value("skip-subnets", "10.0.0.0/8, fd00::1", Some("10.0.0.0/8,fd00::1/128"));
+    check_value("skip-subnets", "10.0.0.0/33", None);
     for (text, expected) in [
         ("info", true),
         ("warn,leno_proxy::balance=debug", true),
@@ -142,7 +227,7 @@ fn values() {
         ("", false),
         ("a b=info", false),
     ] {
-        check("proxy-log-level", text, expected.then_some(text));
+        check_value("proxy-log-level", text, expected.then_some(text));
     }
     for (text, expected) in [
         ("30", Some("30")),
@@ -155,7 +240,7 @@ fn values() {
         ("+3", None),
         ("48h", None),
     ] {
-        check("shutdown-grace-period", text, expected);
+        check_value("shutdown-grace-period", text, expected);
     }
     for (text, good) in [
         ("localhost/leno-proxy:1", true),
@@ -166,10 +251,10 @@ fn values() {
         ("leno-proxy:1\n- evil", false),
         ("", false),
     ] {
-        check("proxy-image", text, good.then_some(text));
+        check_value("proxy-image", text, good.then_some(text));
     }
-    check("default-inbound-policy", "denny", None);
-    check("image-pull-policy", "always", None);
+    check_value("default-inbound-policy", "denny", None);
+    check_value("image-pull-policy", "always", None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Values of annotations: each function takes the text, and answers it in one canonical form or says what it may be.
 
 use ipnet::IpNet;
+use leno_model::policy::DefaultPolicy;
 use std::net::IpAddr;
 
 /// One of a few words.
@@ -15,19 +16,85 @@ pub fn one_of(text: &str, words: &[&str]) -> Result<String, String> {
     }
 }
 
+/// One part of a list of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortPart<'a> {
+    /// From the first to the last; of one port, both are it.
+    Numbers(u16, u16),
+    /// The port of a container that has this name.
+    Named(&'a str),
+}
+
+/// Every part of a list of ports, `25,1000-2000,mysql`, or why it is none. Everybody reads such lists by this.
+pub fn port_parts(text: &str) -> impl Iterator<Item = Result<PortPart<'_>, String>> {
+    parts(text).map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (port(first.trim()), port(last.trim())) {
+            (Some(first), Some(last)) if first <= last => Ok(PortPart::Numbers(first, last)),
+            _ if is_port_name(part) => Ok(PortPart::Named(part)),
+            _ => Err(format!("{part:?} is no port (1 to 65535) and no range first-last")),
+        }
+    })
+}
+
 /// Ports and ranges of ports, `25,1000-2000`; nothing is an empty list.
 ///
 /// # Errors
 /// The first part that is neither.
 pub fn ports(text: &str) -> Result<String, String> {
-    list(text, |part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (port(first), port(last)) {
-            (Some(first), Some(last)) if first < last => Ok(format!("{first}-{last}")),
-            (Some(first), Some(last)) if first == last => Ok(first.to_string()),
-            _ => Err(format!("{part:?} is no port (1 to 65535) and no range first-last")),
+    let read = |part| match part {
+        Ok(PortPart::Numbers(first, last)) => Ok(shown(first, last)),
+        Ok(PortPart::Named(name)) => {
+            Err(format!("{name:?} is no port (1 to 65535) and no range first-last"))
         }
-    })
+        Err(wrong) => Err(wrong),
+    };
+    Ok(port_parts(text).map(read).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+/// The same with the numbers of ports that are given by name; `number_of` knows those of the pod. A pod that says a name of its own must
+/// have it (`is_own`). What a namespace says to all of its pods means those that have it.
+///
+/// # Errors
+/// The first part that is no port.
+pub fn own_ports(
+    text: &str,
+    number_of: &dyn Fn(&str) -> Option<u16>,
+    is_own: bool,
+) -> Result<String, String> {
+    let mut found = Vec::new();
+    for part in port_parts(text) {
+        match part? {
+            PortPart::Numbers(first, last) => found.push(shown(first, last)),
+            PortPart::Named(name) => match number_of(name) {
+                Some(number) => found.push(shown(number, number)),
+                None if is_own => return Err(no_such_port(name)),
+                None => {}
+            },
+        }
+    }
+    Ok(found.join(","))
+}
+
+/// What is said of a name that a pod says of itself, and that is none of its ports.
+#[must_use]
+pub fn no_such_port(name: &str) -> String {
+    format!("{name:?} is no port (1 to 65535), no range first-last and no name of a port there")
+}
+
+fn shown(first: u16, last: u16) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+/// As Kubernetes has it: at least one letter, so that it is never a number or a range.
+fn is_port_name(text: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= 15
+        && text.bytes().all(known)
+        && text.bytes().any(|byte| byte.is_ascii_lowercase())
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+        && !text.contains("--")
 }
 
 /// `parse` alone would take `+80`.
@@ -49,12 +116,33 @@ pub fn networks(text: &str) -> Result<String, String> {
 }
 
 fn list(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
-    if text.is_empty() {
-        return Ok(String::new());
-    }
-    let parts: Result<Vec<String>, String> =
-        text.split(',').map(|part| read(part.trim())).collect();
-    Ok(parts?.join(","))
+    Ok(parts(text).map(read).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+/// The parts of a list. One comma may come last, as linkerd has it.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.trim();
+    let text = text.strip_suffix(',').unwrap_or(text);
+    let parts = (!text.is_empty()).then(|| text.split(','));
+    parts.into_iter().flatten().map(str::trim)
+}
+
+/// Who may connect.
+///
+/// # Errors
+/// It is none of the three words. Of linkerd's others it is said what is nearest here: they look at the client's network, too, or only warn,
+/// and must not open more than they did in silence.
+pub fn policy(text: &str) -> Result<DefaultPolicy, String> {
+    DefaultPolicy::parse(text).map_err(|wrong| match text {
+        "cluster-authenticated" => format!(
+            "{wrong}; all-authenticated is nearest, from whatever network: an AuthorizationPolicy can name networks"
+        ),
+        "cluster-unauthenticated" => format!(
+            "{wrong}; all-unauthenticated is nearest, from whatever network: an AuthorizationPolicy can name networks"
+        ),
+        "audit" => format!("{wrong}; all-unauthenticated lets in the same, without a word on it"),
+        _ => wrong,
+    })
 }
 
 /// `info`, or `warn,leno_proxy::balance=debug`.
@@ -125,6 +213,17 @@ pub fn quantity(text: &str) -> Result<String, String> {
     match millis(text) {
         Some(amount) if amount > 0 => Ok(text.to_owned()),
         _ => Err(format!("{text:?} is no quantity above zero such as 100m, 0.5 or 16Mi")),
+    }
+}
+
+/// What is asked for may be nothing, too.
+///
+/// # Errors
+/// It is no quantity.
+pub fn request(text: &str) -> Result<String, String> {
+    match millis(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!("{text:?} is no quantity such as 100m, 0.5 or 16Mi")),
     }
 }
 

@@ -20,13 +20,15 @@ pub(super) fn edit(text: &str, root: &Node, patch: &[Operation]) -> Option<Strin
         let (key_start, node) = find(root, parent)?;
         edits.push(match (step, &node.content) {
             (Operation::Add { value, .. }, Content::Map(members)) => match node.member(last) {
-                Some((_, member)) => set(text, member, value)?,
+                Some((_, member)) => set(text, node.flow, member, value)?,
                 None => add_member(text, node, key_start, members, (last, value))?,
             },
             (Operation::Add { value, .. }, Content::List(items)) => {
                 add_item(text, node, key_start?, items, value)?
             }
-            (Operation::Replace { value, .. }, _) => set(text, node.member(last)?.1, value)?,
+            (Operation::Replace { value, .. }, _) => {
+                set(text, node.flow, node.member(last)?.1, value)?
+            }
             (Operation::Remove { .. }, Content::Map(members)) => {
                 let places = members.iter().map(|member| member.start..member.value.range.end);
                 (
@@ -133,7 +135,7 @@ fn add_item(
 }
 
 /// Another value for a member, on its line.
-fn set(text: &str, member: &Member, value: &Value) -> Option<Edit> {
+fn set(text: &str, flow: bool, member: &Member, value: &Value) -> Option<Edit> {
     let rest = text.get(member.key_end..)?;
     let colon = member.key_end + rest.len() - rest.trim_start_matches(' ').len();
     let begin = text.get(colon..)?.starts_with(':').then_some(colon + 1)?;
@@ -142,7 +144,9 @@ fn set(text: &str, member: &Member, value: &Value) -> Option<Edit> {
     }
     let end = member.value.range.end.max(begin);
     let end = begin + text.get(begin..end)?.trim_end().len();
-    let new = if value.is_null() { String::new() } else { format!(" {}", write::line(value)) };
+    // In a block nothing is null; between braces it is so in YAML and not in JSON.
+    let nothing = value.is_null() && !flow;
+    let new = if nothing { String::new() } else { format!(" {}", write::line(value)) };
     Some((begin..end, new))
 }
 

@@ -93,9 +93,39 @@ fn empty_values() {
     for (text, value, expected) in [
         ("a: [1] # c\nb: 1\n", json!(null), "a: # c\nb: 1\n"),
         ("a:\n- 1\n# c\nb: 1\n", json!([]), "a: []\n# c\nb: 1\n"),
+        ("{a: [1], b: 1}", json!(null), "{a: null, b: 1}"),
     ] {
         assert_eq!(change(text, &[replace(value)]).unwrap().text, expected, "{text:?}");
     }
+}
+
+/// What was JSON is JSON to those who read nothing else, whatever was null in it.
+#[test]
+fn json_stays_json() {
+    use crate::file::{Namespaces, inject_file, uninject_file};
+    let json = |text: &str| {
+        serde_json::from_str::<Value>(text).unwrap_or_else(|wrong| panic!("{wrong}: {text}"))
+    };
+    for (metadata, spec) in [
+        (
+            r#"{"name":"a","annotations":null}"#,
+            r#"{"volumes":null,"initContainers":null,"containers":[{"name":"x"}]}"#,
+        ),
+        ("null", r#"{"containers":[{"name":"x"}],"volumes":null}"#),
+        (r#"{"annotations":null}"#, r#"{"initContainers":null,"containers":[{"name":"x"}]}"#),
+        (r#"{"labels":{}}"#, r#"{"containers":[{"name":"x"}]}"#),
+    ] {
+        let file = format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec},"status":null}}"#
+        );
+        let done = inject_file(&file, "default", &Namespaces::new(), &crate::Mesh::default());
+        assert_eq!(json(&done.text)["spec"]["initContainers"][1]["name"], "leno-proxy", "{file}");
+        assert_eq!(json(&uninject_file(&done.text).text), json(&file));
+    }
+    // Between braces alone: an empty map has no place to put a member first.
+    let changed = change("{\"a\": {}, \"b\": [1]}", &[add("/a/c", json!("d"))]).unwrap();
+    assert_eq!(json(&changed.text), json!({"a": {"c": "d"}, "b": [1]}));
+    assert!(changed.rewritten);
 }
 
 #[test]
@@ -117,6 +147,15 @@ fn files_are_their_documents() {
         &[("", "# c\n", 1), ("--- # d\n", "a: 1\n", 3), ("---", " {b: 2}\n", 4)],
     );
     check("a: |\n  ---\n----\n", &[("", "a: |\n  ---\n----\n", 1)]);
+    // JSON objects one after another; what is none of them is for the reader of YAML to refuse.
+    check("{\"a\": 1}\n", &[("", "{\"a\": 1}\n", 1)]);
+    check("{\"a\": 1}{}", &[("", "{\"a\": 1}", 1), ("", "{}", 1)]);
+    check(
+        "---\n{\n\"a\": 1\n}\n\n{\"b\": 2}\n---\nc: 3\n",
+        &[("---\n", "{\n\"a\": 1\n}\n\n", 2), ("", "{\"b\": 2}\n", 6), ("---\n", "c: 3\n", 8)],
+    );
+    check("{\"a\": 1} 2", &[("", "{\"a\": 1} 2", 1)]);
+    check("{a: 1}{b: 2}", &[("", "{a: 1}{b: 2}", 1)]);
     assert!(is_blank("# c\n\n%YAML 1.2\n...\n") && !is_blank("a"));
 }
 

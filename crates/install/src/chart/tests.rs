@@ -54,7 +54,128 @@ fn every_file_of_the_chart_is_embedded() {
         assert!(read_embedded(file).is_object(), "{}", file.0);
     }
     assert_eq!(read_embedded(CHART)["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(defaults()["proxy"]["image"], leno_inject::Mesh::default().proxy_image);
+    let usual = leno_inject::Mesh::default();
+    assert_eq!(defaults()["proxy"]["image"], usual.proxy_image);
+    // `leno inject` without a cluster asks for the same.
+    let requests = [&usual.resources.cpu_request, &usual.resources.memory_request];
+    let said = &defaults()["proxy"]["resources"]["requests"];
+    assert_eq!(["cpu", "memory"].map(|name| said[name].as_str()), requests.map(Option::as_deref));
+    assert_eq!((usual.resources.cpu_limit, usual.resources.memory_limit), (None, None));
+}
+
+/// The one pod template.
+fn deployment(lines: &[&str]) -> Value {
+    let objects = render(&with(lines), "leno").unwrap();
+    let mut all = objects.into_iter().map(|object| object.value);
+    all.find(|object| object["kind"] == "Deployment").unwrap()["spec"]["template"].take()
+}
+
+#[test]
+fn what_proxies_ask_for() {
+    let check = |lines: &[&str], expected: &[&str]| {
+        let template = deployment(lines);
+        let all = template["spec"]["containers"][0]["args"].as_array().unwrap();
+        let all = all.iter().map(|text| text.as_str().unwrap());
+        let of_proxies = |text: &&str| text.contains("-request=") || text.contains("-limit=");
+        assert_eq!(all.filter(of_proxies).collect::<Vec<_>>(), expected, "{lines:?}");
+    };
+    check(&[], &["--proxy-cpu-request=10m", "--proxy-memory-request=20Mi"]);
+    check(
+        &[
+            "proxy.resources.requests.cpu=1,proxy.resources.requests.memory=null,proxy.resources.limits.cpu=2",
+        ],
+        &["--proxy-cpu-request=1", "--proxy-cpu-limit=2"],
+    );
+    check(&["proxy.resources.requests=null"], &[]);
+    check(&["proxy.resources=null"], &[]);
+    check(
+        &["proxy.resources.limits.memory=64Mi"],
+        &["--proxy-cpu-request=10m", "--proxy-memory-request=20Mi", "--proxy-memory-limit=64Mi"],
+    );
+}
+
+#[test]
+fn linkerds_annotations_are_read_where_it_is_wished() {
+    let check = |line: &str, expected: bool| {
+        let objects = render(&with(&[line]), "leno").unwrap();
+        let told = |kind: &str| {
+            let object = objects.iter().find(|object| object.value["kind"] == kind).unwrap();
+            object.value.to_string()
+        };
+        assert_eq!(told("MutatingWebhookConfiguration").contains("linkerd"), expected, "{line}");
+        let argument = format!("--linkerd-annotations={expected}");
+        assert!(told("Deployment").contains(&argument), "{line}");
+    };
+    check("control.replicas=1", true);
+    check("injector.linkerdAnnotations=false", false);
+}
+
+/// A key that was there twice was no YAML.
+#[test]
+fn annotations_of_the_chart_can_be_changed() {
+    let check = |lines: &[&str], expected: Value| {
+        assert_eq!(deployment(lines)["metadata"]["annotations"], expected, "{lines:?}");
+    };
+    let usual = json!({
+        "prometheus.io/scrape": "true", "prometheus.io/port": "9990", "prometheus.io/path": "/metrics",
+    });
+    check(&[], usual.clone());
+    let mut more = usual.clone();
+    more["a"] = "b".into();
+    check(&["control.podAnnotations.a=b"], more);
+    let mut with_no = usual;
+    with_no["prometheus.io/scrape"] = "no".into();
+    check(&[r"control.podAnnotations.prometheus\.io/scrape=no"], with_no);
+    check(&["control.podAnnotations=null"], Value::Null);
+}
+
+#[test]
+fn who_places_the_control_plane_says_it_all() {
+    let at = |lines: &[&str], pointer: &str| deployment(lines).pointer(pointer).cloned();
+    let own = "control.affinity.nodeAffinity.x=y,control.spread=true";
+    assert_eq!(at(&[own], "/spec/affinity"), Some(json!({"nodeAffinity": {"x": "y"}})));
+    let zone = "/spec/topologySpreadConstraints/0/topologyKey";
+    assert_eq!(at(&[own], zone), Some("topology.kubernetes.io/zone".into()));
+    assert_eq!(at(&[], "/spec/affinity"), None);
+    let mut values = with(&["control.spread=true"]);
+    merge(
+        &mut values,
+        json!({"control": {"topologySpreadConstraints": [{"topologyKey": "rack"}]}}),
+    );
+    let objects = render(&values, "leno").unwrap();
+    let found = objects.iter().find(|object| object.value["kind"] == "Deployment").unwrap();
+    let constraints = &found.value["spec"]["template"]["spec"]["topologySpreadConstraints"];
+    assert_eq!(constraints, &json!([{"topologyKey": "rack"}]));
+}
+
+/// `namespace: 123` is a number, and `1e3` another.
+#[test]
+fn a_namespace_may_look_like_a_number() {
+    for namespace in ["123", "1e3", "0x10"] {
+        for object in render(&with(&["createNamespace=true"]), namespace).unwrap() {
+            let metadata = &object.value["metadata"];
+            let said = metadata.get("namespace").filter(|said| *said != namespace);
+            assert_eq!(said, None, "{}", object.text);
+            for entry in object.value["webhooks"].as_array().into_iter().flatten() {
+                assert_eq!(entry["clientConfig"]["service"]["namespace"], namespace);
+                let left_out = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
+                assert_eq!(left_out[3], namespace);
+            }
+            if object.value["kind"] == "Namespace" {
+                assert_eq!(metadata["name"], namespace);
+            }
+        }
+    }
+}
+
+/// Helm knows it by `fail` in the notes, which it renders with all else.
+#[test]
+fn what_helm_refuses_is_refused() {
+    let notes = include_str!("../../../../deploy/leno/templates/NOTES.txt");
+    let named: Vec<String> = EXCLUDED.iter().map(|name| format!("{name:?}")).collect();
+    let list = format!("list {} }}}}", named.join(" "));
+    assert!(notes.contains(&list) && notes.contains("fail ("), "{list} should be in\n{notes}");
+    assert!(notes.contains(r#"(and .Values.createNamespace (eq .Release.Namespace "default"))"#));
 }
 
 #[test]
@@ -138,6 +259,11 @@ fn what_is_refused() {
         "proxy.image: \"a b\" is no image with a tag or digest",
     );
     check("control.replicas=1", "Leno", "--namespace \"Leno\" is no name");
+    for name in EXCLUDED {
+        check("control.replicas=1", name, &format!("--namespace {name} is the cluster's own"));
+    }
+    check("createNamespace=true", "default", "--namespace default is everybody's");
+    assert!(render(&with(&["createNamespace=false"]), "default").is_ok());
 }
 
 #[test]
@@ -163,6 +289,19 @@ fn yaml_and_json_say_the_same() {
         .filter(|value: &Value| !value.is_null())
         .collect();
     assert_eq!(read, values);
+}
+
+/// Metrics that processes of every kind expose: beside the proxy's own a pod has the application's.
+const EVERYBODYS: &str = "process_";
+
+/// What is wrong with an expression that sums up what others than proxies say, too.
+fn mixes_others(expression: &str) -> bool {
+    let on = regex_lite::Regex::new(r"\band on \(([^)]*)\) proxy_build_info\b").unwrap();
+    let is_told_apart = on.captures(expression).is_some_and(|found| {
+        let labels: Vec<&str> = found[1].split(',').map(str::trim).collect();
+        ["namespace", "pod", "instance"].iter().all(|label| labels.contains(label))
+    });
+    expression.contains(EVERYBODYS) && !is_told_apart
 }
 
 /// Names that sources of a program give to Prometheus: a text, and beside it the kind of the family.
@@ -201,6 +340,8 @@ fn the_dashboard_asks_for_what_is_exposed() {
     let words = ["histogram_quantile", "client_id", "server_id", "status_code", "label_values"];
     let texts = regex_lite::Regex::new(r#""[^"]*"|\$\w+"#).unwrap();
     for target in targets {
+        let whole = target["expr"].as_str().unwrap();
+        assert!(!mixes_others(whole), "an application's own is in it, too: {whole}");
         let expression = texts.replace_all(target["expr"].as_str().unwrap(), "");
         for found in name.captures_iter(&expression) {
             if !words.contains(&&found[1]) {
@@ -218,5 +359,26 @@ fn the_dashboard_asks_for_what_is_exposed() {
         "control_connections",
     ] {
         assert!(asked.contains(wanted), "{wanted} is on no panel");
+    }
+    assert!(mixes_others("process_x{pod=~\"a\"} and on (namespace, pod) proxy_build_info"));
+    assert!(mixes_others("sum(process_x)"));
+}
+
+/// What holds before anything happened, and for a proxy that starts.
+#[test]
+fn the_dashboard_knows_beginnings() {
+    let dashboard: Value = serde_json::from_str(FILES[0].1).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    for expression in targets.map(|target| target["expr"].as_str().unwrap()) {
+        // A proxy without a certificate says 0.
+        if expression.contains("control_identity_cert_expiration_timestamp_seconds") {
+            assert!(expression.contains("} > 0) - time()"), "{expression}");
+        }
+        // Where all fails there is no series of successes, and where all is plain none of TLS.
+        if expression.contains("classification=") || expression.contains("tls=") {
+            let (good, all) = expression.split_once(" / ").unwrap();
+            assert!(good.contains(" or 0 * sum") && !all.contains(" or "), "{expression}");
+        }
     }
 }

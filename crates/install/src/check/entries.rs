@@ -4,6 +4,8 @@
 use super::facts::{CONFIG, Facts, WEBHOOK, text};
 use super::{Verdict, failed, some_of, warning};
 use crate::{chart, uninstall, values};
+use leno_inject::annotation::INJECT;
+use leno_inject::scope::Words;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -12,6 +14,8 @@ const SUFFIX: &str = ".injector.leno.dev";
 /// The leader's entry, and the one of which it is a copy.
 const ANNOTATED: &str = "annotated-namespaces.injector.leno.dev";
 const NAMESPACES: &str = "namespaces.injector.leno.dev";
+/// The field in which others may say more.
+const SELECTOR: &str = "namespaceSelector";
 /// Fields that change how the webhook is asked, and not about whom.
 const MANNERS: [&str; 5] = [
     "admissionReviewVersions",
@@ -67,6 +71,9 @@ fn of_chart(facts: &Facts) -> Option<Value> {
     if let Ok(given) = values::read(facts.config("values")) {
         values::merge(&mut chosen, given);
     }
+    // Helm writes no values down, but this one, of which an entry is made.
+    let linkerds = facts.words() == Words::LinkerdsToo;
+    values::merge(&mut chosen, json!({"injector": {"linkerdAnnotations": linkerds}}));
     // Certificates are not among the values that are kept, and nothing here is made of them.
     let pair = json!({"certificate": "-", "key": "-"});
     values::merge(&mut chosen, json!({"identity": {"trustAnchors": "-", "issuer": pair}}));
@@ -82,6 +89,26 @@ fn entries(configuration: &Value) -> Vec<(String, Value)> {
     let all = configuration["webhooks"].as_array().into_iter().flatten();
     all.filter_map(|entry| Some((text(&entry["name"]).to_owned(), normal(entry.as_object()?))))
         .collect()
+}
+
+/// Whether a selector is the wanted one with expressions more, each of which leaves out what has a label of somebody else's: managed clusters
+/// guard their own namespaces so (the Admissions Enforcer of AKS), and write it again whoever takes it away.
+fn leaves_out_more(wanted: &Value, live: &Value) -> bool {
+    let expressions = |of: &Value| of["matchExpressions"].as_array().cloned().unwrap_or_default();
+    let rest = |of: &Value| {
+        let mut rest = of.clone();
+        if let Some(members) = rest.as_object_mut() {
+            members.remove("matchExpressions");
+        }
+        rest
+    };
+    let (wanted_all, live_all) = (expressions(wanted), expressions(live));
+    let is_of_others = |one: &Value| {
+        ["NotIn", "DoesNotExist"].contains(&text(&one["operator"])) && one["key"] != INJECT
+    };
+    rest(wanted) == rest(live)
+        && wanted_all.iter().all(|one| live_all.contains(one))
+        && live_all.iter().all(|one| wanted_all.contains(one) || is_of_others(one))
 }
 
 fn differences(
@@ -100,6 +127,7 @@ fn differences(
     let (how, whom): (Vec<&str>, Vec<&str>) = all
         .filter(|field| !["name", "failurePolicy"].contains(field))
         .filter(|field| wanted.get(field) != live.get(field))
+        .filter(|field| *field != SELECTOR || !leaves_out_more(&wanted[SELECTOR], &live[SELECTOR]))
         .partition(|field| MANNERS.contains(field));
     for (fields, into) in [(how, manners), (whom, wrong)] {
         if !fields.is_empty() {

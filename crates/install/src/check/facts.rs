@@ -3,8 +3,10 @@
 use super::Verdict;
 use super::rights::Right;
 use crate::certificates::Pair;
-use crate::others;
+use crate::{linkerd, others};
 use base64::Engine as _;
+use leno_inject::Mesh;
+use leno_inject::scope::Words;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
@@ -45,6 +47,10 @@ pub const INJECTOR: &str = "Service/leno-injector";
 
 /// Whom the cluster-wide roles are bound to; looked at before an installation.
 pub const BINDING: &str = "ClusterRoleBinding/leno-control";
+/// linkerd's injector, by its usual name; no part of the mesh, so it is not among [`OBJECTS`].
+pub const LINKERD: &str = "MutatingWebhookConfiguration/linkerd-proxy-injector-webhook-config";
+/// The same by its label, a list.
+pub const LINKERDS: &str = "mutatingwebhookconfigurations of linkerd";
 /// Values of every installation in the cluster.
 pub const CONFIGS: &str = "configmaps leno-config";
 
@@ -129,6 +135,8 @@ pub struct Facts {
     pub anchors: Vec<Value>,
     /// Values of every installation; asked before one begins.
     pub configs: Vec<Value>,
+    /// Configurations of linkerd's injector, by their label.
+    pub linkerds: Vec<Value>,
     /// Objects of [`WORKLOADS`], each with its kind.
     pub workloads: Vec<Value>,
     /// Events of pods that were not made.
@@ -162,12 +170,30 @@ impl Facts {
 
     /// The roots in the control plane's namespace.
     pub(super) fn anchors_pem(&self) -> Option<&str> {
-        self.object(ANCHORS)?["data"][leno_inject::Mesh::TRUST_ANCHORS_KEY].as_str()
+        self.object(ANCHORS)?["data"][Mesh::TRUST_ANCHORS_KEY].as_str()
     }
 
     /// A word of what was installed.
     pub(super) fn config(&self, name: &str) -> &str {
         self.object(CONFIG).map_or("", |config| text(&config["data"][name]))
+    }
+
+    /// Whose annotations about injection the control plane reads.
+    pub(super) fn words(&self) -> Words {
+        match self.config("linkerd-annotations") {
+            "false" => Words::OursAlone,
+            _ => Words::LinkerdsToo,
+        }
+    }
+
+    /// What decides on pods, as the control plane does.
+    pub(super) fn mesh(&self) -> Mesh {
+        Mesh { namespace: self.namespace.clone(), words: self.words(), ..Mesh::default() }
+    }
+
+    /// The name of the configuration of linkerd's injector, where there is one.
+    pub(super) fn injector_of_linkerd(&self) -> Option<&str> {
+        linkerd::injector(self.object(LINKERD), &self.linkerds)
     }
 
     /// The clock by which certificates are judged: the cluster's, where it is known.

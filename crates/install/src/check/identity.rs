@@ -1,11 +1,13 @@
 //! Roots and issuer, and whether the control plane and the namespaces have them.
 
-use super::facts::{ANCHORS, COPIES, Facts, ISSUER, NAMESPACES, full_name, pair, span, text};
-use super::{Category, failed, passing, some_of, warning};
-use crate::certificates::{self, IssuerError};
+use super::facts::{ANCHORS, COPIES, Facts, ISSUER, Mode, NAMESPACES, full_name, pair, span, text};
+use super::{Category, Verdict, failed, passing, some_of, warning};
+use crate::certificates::{self, IssuerError, ROTATION};
 use leno_inject::Mesh;
 use leno_inject::scope::{self, EXCLUDED, Marks, Wish};
+use leno_tls::Anchors;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// A certificate that has less than this is said to expire soon: time to renew it by hand, with holidays between.
 const SOON_SECONDS: u64 = 60 * 24 * 60 * 60;
@@ -17,6 +19,9 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     issuer(facts, category);
     loaded(facts, category);
     copies(facts, category);
+    if facts.mode == Mode::Proxies {
+        category.add("every proxy has the trust anchors", proxies(facts));
+    }
 }
 
 fn anchors(facts: &Facts, category: &mut Category<'_>) {
@@ -38,8 +43,6 @@ fn anchors(facts: &Facts, category: &mut Category<'_>) {
     }
     category.add(what, None);
     let now = facts.clock();
-    let rotate = "make a new root, put old and new into one file, leno upgrade --identity-trust-anchors-file FILE, then \
-        change the issuer, restart what is meshed, and leave the old root out";
     let ended: Vec<u64> =
         lives.iter().map(|life| life.not_after).filter(|end| *end < now).collect();
     let first = lives.iter().map(|life| life.not_after).min().unwrap_or(0);
@@ -49,15 +52,17 @@ fn anchors(facts: &Facts, category: &mut Category<'_>) {
                 "every root expired; the last {} ago",
                 span(now - ended.iter().max().unwrap_or(&now))
             ),
-            rotate,
+            "make a new root and an issuer of it: nobody trusts anybody any more, so there is no order to keep. leno upgrade \
+             --force with all three of --identity-trust-anchors-file, --identity-issuer-certificate-file and \
+             --identity-issuer-key-file; proxies take it up by themselves",
         )
     } else if !ended.is_empty() {
         warning(
             format!("{} of {all} roots expired", ended.len()),
-            "leave it out with leno upgrade --identity-trust-anchors-file FILE",
+            "leave it out with leno upgrade --force --identity-trust-anchors-file FILE",
         )
     } else if first < now + SOON_SECONDS {
-        warning(format!("a root expires in {}", span(first - now)), rotate)
+        warning(format!("a root expires in {}", span(first - now)), ROTATION)
     } else {
         None
     };
@@ -94,9 +99,7 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
         }
         return;
     };
-    let domain = facts.config("trust-domain");
-    let domain = if domain.is_empty() { "cluster.local" } else { domain };
-    let life = match certificates::examine(&issuer, anchors, domain) {
+    let life = match certificates::examine(&issuer, anchors, trust_domain(facts)) {
         Ok(life) => {
             category.add(what, None);
             life
@@ -108,8 +111,8 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
                     renew(facts)
                 ),
                 IssuerError::Untrusted(_) => format!(
-                    "proxies would refuse all certificates of this issuer: bring one that a root of {ANCHORS} signed, or \
-                     add its root there before; else {}",
+                    "proxies would refuse all certificates of this issuer: bring one that a root of {ANCHORS} signed; or {}; \
+                     {ROTATION}",
                     renew(facts)
                 ),
                 _ => renew(facts).to_owned(),
@@ -233,13 +236,66 @@ fn copies(facts: &Facts, category: &mut Category<'_>) {
     category.add(what, verdict.flatten());
 }
 
+/// Whether the kubelets have brought the roots to every proxy, and it uses them: an issuer of a new root has to wait for that.
+fn proxies(facts: &Facts) -> Option<Verdict> {
+    let domain = trust_domain(facts);
+    let source = facts.anchors_pem().and_then(|pem| Anchors::from_pem(pem.as_bytes(), domain).ok());
+    let Some(source) = source else {
+        // Of those that are none, it was said above.
+        return facts.unknown(&[ANCHORS]);
+    };
+    let wanted: BTreeSet<&str> = source.known().iter().map(|root| &*root.fingerprint).collect();
+    let mut without = Vec::new();
+    let mut unknown = Vec::new();
+    for (name, said) in &facts.proxy_metrics {
+        // Of one that cannot be asked, another finding tells.
+        let Ok(metrics) = said else { continue };
+        let has: BTreeSet<&str> = fingerprints(metrics).collect();
+        if has.is_empty() {
+            unknown.push(name.clone());
+        } else if has != wanted {
+            without.push(name.clone());
+        }
+    }
+    if !without.is_empty() {
+        return passing(
+            format!("other ones: {}", some_of(&without)),
+            "a kubelet brings them within two minutes, and a proxy whose certificate they do not vouch for waits for another: \
+             leno logs NAME --proxy says why it has none. Until then neither change the issuer nor leave a root out",
+        );
+    }
+    // One root is what everybody was made with; only between two it matters who knows which.
+    (!unknown.is_empty() && wanted.len() > 1).then(|| {
+        warning(
+            format!("not known of {}", some_of(&unknown)),
+            "proxies of an older version do not say it, and read roots only with a new certificate: kubectl rollout restart \
+             their Deployment before the issuer is changed",
+        )
+    })?
+}
+
+/// Which roots a proxy says that it has.
+fn fingerprints(exposition: &str) -> impl Iterator<Item = &str> {
+    exposition.lines().filter_map(|line| {
+        let labels = line.strip_prefix("identity_trust_anchors_info{")?;
+        labels.split_once("fingerprint=\"")?.1.split('"').next()
+    })
+}
+
+fn trust_domain(facts: &Facts) -> &str {
+    match facts.config("trust-domain") {
+        "" => "cluster.local",
+        domain => domain,
+    }
+}
+
 fn needs_anchors(facts: &Facts, namespace: &Value) -> bool {
     let name = text(&namespace["metadata"]["name"]);
     if !is_looked_at(facts, namespace) {
         return false;
     }
     let prefix = format!("{name}/");
-    wishes(namespace)
+    wishes(facts, namespace)
         || facts
             .pods
             .iter()
@@ -256,8 +312,8 @@ pub(super) fn is_looked_at(facts: &Facts, namespace: &Value) -> bool {
 }
 
 /// Whether a namespace wishes proxies.
-pub(super) fn wishes(namespace: &Value) -> bool {
+pub(super) fn wishes(facts: &Facts, namespace: &Value) -> bool {
     let wish = Marks::of(namespace.get("metadata"))
-        .and_then(|marks| scope::wish(&Marks::default(), &marks, Wish::Disabled));
+        .and_then(|marks| scope::wish(&Marks::default(), &marks, Wish::Disabled, facts.words()));
     wish == Ok(Wish::Enabled)
 }

@@ -5,7 +5,7 @@ use super::replicas::is_ready;
 use super::{Category, failed, passing, some_of, warning};
 use leno_inject::pod::PROXY;
 use leno_inject::scope::{self, Marks, Namespace, Wish};
-use leno_inject::{Mesh, Outcome, inject};
+use leno_inject::{Outcome, inject};
 use serde_json::Value;
 
 /// Pods that run or will.
@@ -19,7 +19,7 @@ fn living(facts: &Facts) -> impl Iterator<Item = &Value> {
 
 /// Pods that wish to be in the mesh and are not.
 pub(super) fn missing(facts: &Facts, category: &mut Category<'_>) {
-    let mesh = Mesh { namespace: facts.namespace.clone(), ..Mesh::default() };
+    let mesh = facts.mesh();
     let mut without = Vec::new();
     let mut impossible = Vec::new();
     for pod in living(facts).filter(|pod| !scope::is_injected(&pod["spec"])) {

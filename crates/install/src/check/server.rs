@@ -1,10 +1,11 @@
 //! The API server, its version, the clocks, what must be there before an installation.
 
 use super::facts::{
-    BINDING, CONFIG, CONFIGS, DEPLOYMENT, Facts, Mode, NODE_LEASES, NODES, OWN_REVIEWS, WEBHOOK,
-    moment, span, text,
+    BINDING, CONFIG, CONFIGS, DEPLOYMENT, Facts, LINKERD, LINKERDS, Mode, NODE_LEASES, NODES,
+    OWN_REVIEWS, WEBHOOK, moment, span, text,
 };
 use super::{Category, failed, not_granted, some_of, warning};
+use crate::linkerd;
 use crate::others::Others;
 use serde_json::Value;
 
@@ -150,6 +151,12 @@ pub(super) fn before(facts: &Facts, category: &mut Category<'_>) {
     });
     let unknown = || facts.unknown(&[WEBHOOK, BINDING, CONFIGS]);
     category.add("none is in another namespace", verdict.flatten().or_else(unknown));
+    // A warning: what will be said with the installation is not known yet.
+    let verdict = facts
+        .injector_of_linkerd()
+        .and_then(|name| warning(linkerd::seen(name), linkerd::hint("leno install")));
+    let unknown = || facts.unknown(&[LINKERD, LINKERDS]);
+    category.add("no injector of linkerd reads the same annotation", verdict.or_else(unknown));
     let verdict = not_granted(&facts.own_rights).and_then(|missing| {
         failed(
             format!("not allowed: {missing}"),

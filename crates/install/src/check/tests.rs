@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 
 mod hearing;
 mod replicas;
+mod roots;
 mod unknown;
 mod waiting;
 mod webhook;
@@ -568,6 +569,64 @@ fn what_is_asked_of_the_api_server() {
         rights::of_installation("mesh").iter().map(ToString::to_string).collect();
     assert!(own.contains(&"create clusterroles.rbac.authorization.k8s.io".to_owned()), "{own:?}");
     assert!(own.contains(&"create secrets in mesh".to_owned()), "{own:?}");
+}
+
+/// Texts of a source, without its comments and its tests.
+fn texts(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    // A quote that is a character begins no text.
+    let source = source.lines().filter(is_code).collect::<Vec<_>>().join("\n").replace("'\"'", "");
+    let text = regex_lite::Regex::new(r#""((?:[^"\\]|\\[\s\S])*)""#).unwrap();
+    text.captures_iter(&source).map(|found| found[1].to_owned()).collect()
+}
+
+/// A hint named proxy.resources before there was such a value.
+#[test]
+fn values_that_are_named_are_in_the_schema() {
+    let schema = crate::chart::schema();
+    let all = schema["properties"].as_object().unwrap();
+    let roots: Vec<&str> =
+        all.keys().map(String::as_str).filter(|name| *name != "global").collect();
+    // In a sentence or after --set, not within a name of something else.
+    let value = format!(r"(?:^|[\s`(=,])((?:{})(?:\.[a-zA-Z]+)+)", roots.join("|"));
+    let value = regex_lite::Regex::new(&value).unwrap();
+    let is_known = |named: &str| {
+        let mut at = &schema;
+        named.split('.').all(|name| {
+            at = match at["properties"].get(name) {
+                Some(found) => found,
+                None => &at["additionalProperties"],
+            };
+            at.is_object()
+        })
+    };
+    assert!(is_known("proxy.resources.limits.cpu") && is_known("control.resources.limits.gpu"));
+    assert!(!is_known("proxy.resource") && !is_known("proxy.resources.limits.gpu"));
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut named = std::collections::BTreeSet::new();
+    for folder in ["install/src", "install/src/check", "cli/src/command", "cli/src/command/install"]
+    {
+        for entry in std::fs::read_dir(crates.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            // Certificates have names that look like values.
+            if path.is_dir() || ["tests.rs", "certificates.rs"].contains(&name) {
+                continue;
+            }
+            for text in texts(&std::fs::read_to_string(&path).unwrap()) {
+                // The webhook's.
+                let text = text.replace("injector.leno.dev", "");
+                for found in value.captures_iter(&text) {
+                    assert!(is_known(&found[1]), "{} in {}", &found[1], path.display());
+                    named.insert(found[1].to_owned());
+                }
+            }
+        }
+    }
+    for wanted in ["proxy.resources.requests.cpu", "injector.linkerdAnnotations", "proxy.image"] {
+        assert!(named.contains(wanted), "{wanted} is not in {named:?}");
+    }
 }
 
 #[test]

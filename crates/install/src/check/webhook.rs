@@ -1,9 +1,13 @@
 //! Whether the API server and the webhook would trust each other.
 
-use super::facts::{Facts, INJECTOR, WEBHOOK, WEBHOOK_TLS, secret, span, text};
+use super::facts::{
+    CONFIG, Facts, INJECTOR, LINKERD, LINKERDS, WEBHOOK, WEBHOOK_TLS, secret, span, text,
+};
 use super::{Category, entries, failed, passing, warning};
 use crate::certificates::{self, Pair};
+use crate::linkerd;
 use base64::Engine as _;
+use leno_inject::scope::Words;
 use leno_tls::{Serving, UnixTime};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
@@ -34,6 +38,21 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     if let Some(configuration) = configuration {
         policy(configuration, category);
     }
+    beside_linkerd(facts, category);
+}
+
+/// Two proxies in one pod are worse than none.
+fn beside_linkerd(facts: &Facts, category: &mut Category<'_>) {
+    let is_read = facts.words() == Words::LinkerdsToo;
+    let injector = facts.injector_of_linkerd().filter(|_| is_read);
+    let verdict = match injector {
+        // Without its values nobody knows what this installation reads.
+        Some(_) if facts.unread.contains_key(CONFIG) => facts.unknown(&[CONFIG]),
+        Some(name) => failed(linkerd::seen(name), linkerd::hint("leno upgrade")),
+        None if is_read => facts.unknown(&[LINKERD, LINKERDS]),
+        None => None,
+    };
+    category.add("no injector of linkerd reads the same annotation", verdict);
 }
 
 fn certificate(facts: &Facts, category: &mut Category<'_>) {

@@ -31,7 +31,7 @@ fn standards(facts: &Facts) -> Option<Verdict> {
     let wrong: Vec<(&str, &str)> = facts
         .namespaces
         .iter()
-        .filter(|namespace| is_looked_at(facts, namespace) && wishes(namespace))
+        .filter(|namespace| is_looked_at(facts, namespace) && wishes(facts, namespace))
         .map(|namespace| &namespace["metadata"])
         .map(|metadata| (text(&metadata["name"]), text(&metadata["labels"][ENFORCE])))
         .filter(|(_, word)| REFUSING.contains(word))
@@ -49,7 +49,7 @@ fn standards(facts: &Facts) -> Option<Verdict> {
 }
 
 fn refused(facts: &Facts) -> Option<Verdict> {
-    let mesh = Mesh { namespace: facts.namespace.clone(), ..Mesh::default() };
+    let mesh = facts.mesh();
     let mut seen = Vec::new();
     let mut by = Vec::new();
     for workload in facts.workloads.iter().filter(|one| wishes_proxies(facts, one, &mesh)) {
@@ -181,7 +181,8 @@ fn hint(by: By) -> &'static str {
              again by themselves"
         }
         By::Other => {
-            "kubectl describe says more; of a quota, the proxy's share is set by proxy.resources"
+            "kubectl describe says more; a quota counts leno-init and leno-proxy as proxy.resources says (leno upgrade --set \
+             proxy.resources.requests.cpu=5m | kubectl apply -f -), or the template's annotations (config.leno.dev/proxy-cpu-request)"
         }
     }
 }

@@ -12,8 +12,9 @@ pub const NAMES: [&str; 15] = [
     "toJson", "toYaml", "trim", FILES_GET,
 ];
 
-/// Whole numbers from here on are printed by Go's templates with an exponent.
+/// Numbers from here on are printed by Go's templates with an exponent; those with a fraction below the other, too.
 const EXPONENT_FROM: u64 = 1_000_000;
+const EXPONENT_BELOW: f64 = 1e-4;
 
 /// What Go holds for true: everything but false, 0, absent and empty.
 pub(super) fn is_true(value: &Value) -> bool {
@@ -32,8 +33,12 @@ pub(super) fn printed(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(value) => Ok(value.to_string()),
-        Value::Number(number) => match number.as_i64() {
-            Some(whole) if whole.unsigned_abs() < EXPONENT_FROM => Ok(whole.to_string()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64().map(f64::abs)) {
+            (Some(whole), _) if whole.unsigned_abs() < EXPONENT_FROM => Ok(whole.to_string()),
+            // The fewest digits that read as the same number, in both.
+            (None, Some(size)) if (EXPONENT_BELOW..EXPONENT_FROM as f64).contains(&size) => {
+                Ok(format!("{}", number.as_f64().unwrap_or_default()))
+            }
             _ => Err(format!("{number} would be printed in another way by Helm; use toJson")),
         },
         Value::Null => Err("a value that is printed is absent".to_owned()),

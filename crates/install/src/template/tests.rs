@@ -9,7 +9,7 @@ fn check(template: &str, expected: &str) {
         "Values": {
             "name": "leno", "empty": "", "count": 3, "big": 1_000_000, "yes": true, "no": false,
             "list": ["a", "b"], "map": {"b": "2", "a": 1}, "none": null, "text": "a\nb\n",
-            "nested": {"x": {"y": "z"}},
+            "nested": {"x": {"y": "z"}}, "half": 0.5, "whole": 2.0, "least": 0.00001, "most": 1e6,
         },
         "Release": {"Namespace": "leno"},
     });
@@ -24,6 +24,7 @@ fn what_is_rendered() {
     check("a", "a");
     check("{{ .Values.name }}-{{.Values.count}}", "leno-3");
     check("a  {{- .Values.name -}}  b", "alenob");
+    check("{{ .Values.half }} {{ .Values.whole }}", "0.5 2");
     check("a {{/* {{ not }} this */}} b{{- /* nor this */ -}} c", "a  bc");
     check("{{ if .Values.yes }}y{{ else }}n{{ end }}", "y");
     check("{{ if .Values.no }}a{{ else if .Values.yes }}b{{ else }}c{{ end }}", "b");
@@ -61,6 +62,10 @@ fn what_is_refused() {
     check("{{ .Values.name.x }}", "t:1: .Values.name is \"leno\", so it has no x");
     check("{{ .Values.list }}", "t:1: a list or a map is printed; use toYaml");
     check("{{ .Values.big }}", "t:1: 1000000 would be printed in another way by Helm; use toJson");
+    for (name, number) in [("least", "0.00001"), ("most", "1000000.0")] {
+        let expected = format!("t:1: {number} would be printed in another way by Helm; use toJson");
+        check(&format!("{{{{ .Values.{name} }}}}"), &expected);
+    }
     check("{{ required \"say it\" .Values.empty }}", "t:1: say it");
     check("{{ include \"x\" . }}", "t:1: \"include\" is not in this part of Go's templates");
     check("{{ define \"x\" }}{{ end }}", "t:1: \"define\" is not in this part of Go's templates");

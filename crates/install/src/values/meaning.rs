@@ -2,7 +2,7 @@
 //! control plane again and again, is refused by its name.
 
 use crate::certificates::ISSUER_LIFE_SECONDS;
-use leno_inject::annotation::value;
+use leno_inject::annotation::{MEMORY_LIMIT_MIN, value};
 use serde_json::Value;
 
 /// Every mistake, each with its name. What is of another type is the schema's to say.
@@ -15,7 +15,10 @@ pub fn check(values: &Value) -> Vec<String> {
     read("control.logLevel", &control["logLevel"], value::log_level, &mut wrong);
     let life = &values["identity"]["leafLifetime"];
     read("identity.leafLifetime", life, leaf_lifetime, &mut wrong);
-    resources(&control["resources"], &mut wrong);
+    resources("control.resources", &control["resources"], &mut wrong);
+    let proxy = &values["proxy"]["resources"];
+    resources("proxy.resources", proxy, &mut wrong);
+    of_proxies(proxy, &mut wrong);
     wrong
 }
 
@@ -51,18 +54,43 @@ fn leaf_lifetime(text: &str) -> Result<(), String> {
     }
 }
 
-/// Quantities, and no request of more than its limit.
-fn resources(resources: &Value, wrong: &mut Vec<String>) {
-    let text = |value: &Value| match value {
+/// A quantity as it is written; a number may stand for one.
+fn text(value: &Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
-    };
+    }
+}
+
+/// What becomes arguments of the control plane, which puts it into every pod.
+fn of_proxies(resources: &Value, wrong: &mut Vec<String>) {
+    for list in ["requests", "limits"] {
+        for (name, value) in resources[list].as_object().into_iter().flatten() {
+            if value.as_f64().is_some_and(|number| number >= 1e6) {
+                wrong.push(format!(
+                    "proxy.resources.{list}.{name}: {value} is too large for a number: give it a unit, such as 128Mi"
+                ));
+            }
+        }
+    }
+    let limit = text(&resources["limits"]["memory"]);
+    if let Some(limit) = limit.filter(|limit| {
+        value::millis(limit).is_some_and(|amount| Some(amount) < value::millis(MEMORY_LIMIT_MIN))
+    }) {
+        wrong.push(format!(
+            "proxy.resources.limits.memory: {limit} is less than {MEMORY_LIMIT_MIN}, with which a proxy cannot start"
+        ));
+    }
+}
+
+/// Quantities, and no request of more than its limit.
+fn resources(of: &str, resources: &Value, wrong: &mut Vec<String>) {
     for list in ["requests", "limits"] {
         for (name, value) in resources[list].as_object().into_iter().flatten() {
             if let Some(text) = text(value).filter(|text| value::millis(text).is_none()) {
                 wrong.push(format!(
-                    "control.resources.{list}.{name}: {text:?} is no quantity such as 100m, 0.5 or 16Mi"
+                    "{of}.{list}.{name}: {text:?} is no quantity such as 100m, 0.5 or 16Mi"
                 ));
             }
         }
@@ -72,9 +100,7 @@ fn resources(resources: &Value, wrong: &mut Vec<String>) {
             && let (Some(requested), Some(limit)) = (value::millis(&asked), value::millis(&most))
             && requested > limit
         {
-            wrong.push(format!(
-                "control.resources.requests.{name}: {asked} is more than the limit, {most}"
-            ));
+            wrong.push(format!("{of}.requests.{name}: {asked} is more than the limit, {most}"));
         }
     }
 }
@@ -122,6 +148,26 @@ mod tests {
         check(
             "control.resources.requests.memory=1Gi",
             &["control.resources.requests.memory: 1Gi is more than the limit, 256Mi"],
+        );
+        check("proxy.resources.requests.cpu=0,proxy.resources.limits.memory=64Mi", &[]);
+        check(
+            "proxy.resources.limits.memory=16Mi,proxy.resources.requests.cpu=much",
+            &[
+                "proxy.resources.requests.cpu: \"much\" is no quantity such as 100m, 0.5 or 16Mi",
+                "proxy.resources.requests.memory: 20Mi is more than the limit, 16Mi",
+            ],
+        );
+        check(
+            "proxy.resources.requests=null,proxy.resources.limits.memory=4Mi",
+            &[
+                "proxy.resources.limits.memory: 4Mi is less than 8Mi, with which a proxy cannot start",
+            ],
+        );
+        check(
+            "proxy.resources.limits.memory=134217728",
+            &[
+                "proxy.resources.limits.memory: 134217728 is too large for a number: give it a unit, such as 128Mi",
+            ],
         );
     }
 }

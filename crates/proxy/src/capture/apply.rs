@@ -4,18 +4,31 @@
 
 use super::netlink;
 use super::rules::Settings;
+use crate::config::Raw;
 use nix::errno::Errno;
 use std::io;
 use std::net::IpAddr;
 
+/// The pod's own addresses, and its node's, with commas between. They are not among the proxy's variables: `leno-init` alone has them.
+const POD_IPS: &str = "LENO_POD_IPS";
+const HOST_IPS: &str = "LENO_HOST_IPS";
+
 /// Why the rules are not as they should be.
 #[derive(Debug, thiserror::Error)]
-#[error("the kernel refuses the rules: {error}{hint}")]
-pub struct CaptureError {
-    /// What it said.
-    error: io::Error,
-    /// What to do about it, or empty.
-    hint: &'static str,
+pub enum CaptureError {
+    /// The kernel says no.
+    #[error("the kernel refuses the rules: {error}{hint}")]
+    Refused {
+        /// What it said.
+        error: io::Error,
+        /// What to do about it, or empty.
+        hint: &'static str,
+    },
+    /// They would be those of a whole node.
+    #[error(
+        "{0} is the node's address and the pod's: with hostNetwork the rules would capture the traffic of the node, so none was installed"
+    )]
+    Host(IpAddr),
 }
 
 impl From<io::Error> for CaptureError {
@@ -31,7 +44,25 @@ impl From<io::Error> for CaptureError {
             }
             _ => "",
         };
-        Self { error, hint }
+        Self::Refused { error, hint }
+    }
+}
+
+/// Refuses to work in the network of a node: rules there would take the node's own traffic, the kubelet's with it, and outlive the pod. The
+/// injector refuses such a pod, but `hostNetwork` may be written into manifests afterwards. Where nobody says the addresses nothing is known.
+///
+/// # Errors
+/// An address is the pod's and the node's.
+pub fn refuse_host(raw: &Raw) -> Result<(), CaptureError> {
+    let addresses = |name: &str| {
+        let text = raw.0.get(name).map_or("", String::as_str);
+        let read = text.split(',').filter_map(|one| one.trim().parse::<IpAddr>().ok());
+        read.map(|ip| ip.to_canonical()).collect::<Vec<_>>()
+    };
+    let node = addresses(HOST_IPS);
+    match addresses(POD_IPS).into_iter().find(|ip| node.contains(ip)) {
+        Some(ip) => Err(CaptureError::Host(ip)),
+        None => Ok(()),
     }
 }
 
@@ -170,6 +201,32 @@ mod tests {
             apply(&capture_settings(&raw).unwrap()).unwrap();
             assert_eq!(listed("").matches("return").count(), 3000 + 6);
         });
+    }
+
+    #[test]
+    fn the_network_of_a_node_is_refused() {
+        let check = |pod: Option<&str>, node: Option<&str>, expected: Option<&str>| {
+            let pairs = [("LENO_POD_IPS", pod), ("LENO_HOST_IPS", node)];
+            let said =
+                pairs.into_iter().filter_map(|(name, text)| Some((name.into(), text?.into())));
+            let refused = refuse_host(&Raw(said.collect())).err().map(|error| error.to_string());
+            assert_eq!(
+                refused.as_deref().and_then(|text| text.split(' ').next()),
+                expected,
+                "{pod:?} on {node:?}"
+            );
+        };
+        check(Some("10.1.0.5"), Some("192.0.2.1"), None);
+        check(Some("10.1.0.5,fd00::5"), Some("192.0.2.1,fd01::1"), None);
+        check(Some("192.0.2.1"), Some("192.0.2.1"), Some("192.0.2.1"));
+        check(Some("192.0.2.1,fd01::1"), Some("fd01::1, 192.0.2.1"), Some("192.0.2.1"));
+        check(Some("fd01:0::1"), Some("192.0.2.1,fd01::1"), Some("fd01::1"));
+        // `leno up` says neither, and an old kubelet says one of them without a word in it.
+        check(None, None, None);
+        check(None, Some("192.0.2.1"), None);
+        check(Some("192.0.2.1"), None, None);
+        check(Some(""), Some(""), None);
+        check(Some(""), Some("192.0.2.1"), None);
     }
 
     #[test]

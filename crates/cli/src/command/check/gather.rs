@@ -6,7 +6,7 @@ use crate::args::Check;
 use leno_install::check::facts::{self, Facts, Mode};
 use leno_install::check::rights::{self, Right};
 use leno_install::check::{hearing, proxies};
-use leno_install::others;
+use leno_install::{linkerd, others};
 use leno_kube::cluster::{Cluster, Page, Person};
 use leno_kube::pod::PROXY_ADMIN_PORT;
 use leno_kube::refused::Refused;
@@ -57,6 +57,8 @@ pub(super) async fn facts(wish: &Check) -> Facts {
         Err(why) => return Facts { unreachable: Some(format!("{why:#}")), ..facts },
     }
     objects(&reach, &mut facts).await;
+    object(&reach, &mut facts, facts::LINKERD, linkerd::NAMED).await;
+    facts.linkerds = list(&reach, &mut facts, facts::LINKERDS, linkerd::LABELLED).await;
     if facts.mode == Mode::BeforeInstallation {
         object(&reach, &mut facts, facts::BINDING, others::BINDING).await;
         facts.configs = list(&reach, &mut facts, facts::CONFIGS, others::CONFIGS).await;

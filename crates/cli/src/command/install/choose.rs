@@ -74,6 +74,21 @@ impl Choosing {
         self.complete()["podMonitor"]["enabled"] == Value::Bool(true)
     }
 
+    /// Whether linkerd's annotation puts pods into the mesh.
+    pub(super) fn reads_linkerds(&self) -> bool {
+        self.complete()["injector"]["linkerdAnnotations"] == Value::Bool(true)
+    }
+
+    /// Whether the namespace is made: what was said, now or before. Nothing said is yes.
+    pub(super) fn makes_namespace(&self) -> Option<bool> {
+        self.given.get("createNamespace")?.as_bool()
+    }
+
+    /// The namespace is somebody's own: it is not made, and an upgrade knows that.
+    pub(super) fn leave_namespace(&mut self) {
+        values::merge(&mut self.given, json!({"createNamespace": false}));
+    }
+
     /// The trust domain that was chosen.
     pub(super) fn trust_domain(&self) -> String {
         self.complete()["identity"]["trustDomain"].as_str().unwrap_or_default().to_owned()
@@ -213,7 +228,10 @@ mod tests {
             let wrong = chosen(choice, json!({})).unwrap_err().to_string();
             assert!(wrong.contains(expected), "{wrong}\nshould contain\n{expected}");
         };
-        check(&set("control.replica=2"), "control.replica is not known; here there are image");
+        check(
+            &set("control.replica=2"),
+            "control.replica is not known; here there are affinity, image",
+        );
         check(&set("control.replicas=two"), "control.replicas: \"two\" is no integer");
         check(
             &set("control.logLevel=blah,proxy.image=a"),

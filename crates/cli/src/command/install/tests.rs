@@ -24,6 +24,16 @@ impl Api {
             match objects.get(path) {
                 Some(Value::String(refusal)) => status(403, "Forbidden", refusal),
                 Some(object) => (OK, object.clone()),
+                None if path
+                    .ends_with("/pods?labelSelector=app.kubernetes.io%2Fpart-of%21%3Dleno") =>
+                {
+                    let place = path.split('?').next().unwrap_or_default();
+                    let is_others = |(of, pod): &(&String, &Value)| {
+                        of.starts_with(&format!("{place}/")) && !leaving::is_of_chart(pod)
+                    };
+                    let found = objects.iter().filter(is_others).map(|(_, pod)| pod.clone());
+                    (OK, json!({"items": found.collect::<Vec<_>>()}))
+                }
                 None => match LISTS.iter().find(|(_, list)| *list == path) {
                     Some((name, _)) => (OK, json!({"items": listed(name, &objects)})),
                     None => status(404, "NotFound", "not found"),
@@ -100,6 +110,108 @@ fn a_second_control_plane_is_refused_wherever_the_first_is() {
     assert_eq!(Api::with(BTreeMap::new()).refused("leno install"), "");
 }
 
+/// Of what is printed, the objects of a kind.
+fn rendered(api: &Api, line: &str, kind: &str) -> Vec<Value> {
+    let (choosing, namespace) = match api.verb(line) {
+        Verb::Install(wish) => {
+            let mut choosing = Choosing::new(&wish.choice, json!({})).unwrap();
+            super::super::reach::run(refuse_what_cannot_be(&wish, &mut choosing)).unwrap();
+            let now = now().unwrap();
+            choosing.identity_or(now, |domain| Ok(certificates::make(domain, now)?)).unwrap();
+            (choosing, wish.namespace)
+        }
+        Verb::Upgrade(wish) => {
+            let before = super::super::reach::run(Before::read(&wish)).unwrap();
+            let given = if wish.reset_values { json!({}) } else { before.given.clone() };
+            let mut choosing = Choosing::new(&wish.choice, given).unwrap();
+            if before.has_own_namespace {
+                leave_namespace(&wish.namespace, &mut choosing);
+            }
+            let now = now().unwrap();
+            choosing.identity_or(now, |domain| before.identity(false, domain, now)).unwrap();
+            (choosing, wish.namespace)
+        }
+        _ => panic!("{line}"),
+    };
+    let all = render(&choosing.finish(), &namespace).unwrap().into_iter();
+    all.map(|object| object.value).filter(|object| object["kind"] == kind).collect()
+}
+
+/// It was labelled, so that Pod Security refused what was in it, and `leno uninstall` took it out with all of it.
+#[test]
+fn a_namespace_of_others_stays_as_it_is() {
+    let own = json!({"kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "x"}}});
+    let path = "/api/v1/namespaces/shop";
+    let api = Api::with([(path.to_owned(), own.clone())].into());
+    let count = |api: &Api, line: &str| rendered(api, line, "Namespace").len();
+    assert_eq!(count(&Api::with(BTreeMap::new()), "leno install -n shop"), 1);
+    assert_eq!(count(&api, "leno install -n shop"), 0);
+    assert_eq!(count(&api, "leno install -n shop --set createNamespace=true"), 1);
+    // An upgrade knows it, also where what was given is forgotten.
+    let config = rendered(&api, "leno install -n shop", "ConfigMap");
+    let config = config.iter().find(|map| map["metadata"]["name"] == "leno-config").unwrap();
+    assert!(config["data"]["values"].as_str().unwrap().contains("createNamespace: false"));
+    let mut installed = mesh("shop");
+    installed.insert(path.to_owned(), own);
+    installed.insert(config_path("shop"), config.clone());
+    let api = Api::with(installed);
+    assert_eq!(count(&api, "leno upgrade -n shop"), 0);
+    assert_eq!(count(&api, "leno upgrade -n shop --reset-values"), 0);
+    assert_eq!(count(&Api::with(mesh("shop")), "leno upgrade -n shop"), 1);
+}
+
+#[test]
+fn namespaces_that_are_nobodys_to_take() {
+    let api = Api::with(BTreeMap::new());
+    for (namespace, expected) in [
+        ("kube-system", "--namespace kube-system is the cluster's own"),
+        ("kube-public", "--namespace kube-public is the cluster's own"),
+        ("kube-node-lease", "--namespace kube-node-lease is the cluster's own"),
+        ("default", "--namespace default is everybody's"),
+    ] {
+        for flags in ["", "--ignore-cluster"] {
+            let said = api.refused(&format!("leno install -n {namespace} {flags}"));
+            assert!(said.starts_with(expected), "{said}");
+        }
+        let said =
+            Api::with(mesh_of_others(namespace)).refused(&format!("leno upgrade -n {namespace}"));
+        assert!(said.starts_with(expected), "{said}");
+    }
+    let by_wish = "leno install -n default --set createNamespace=false";
+    assert_eq!(api.refused(by_wish), "");
+}
+
+/// A mesh where none can be installed any more.
+fn mesh_of_others(namespace: &str) -> BTreeMap<String, Value> {
+    let renamed = json!(mesh("leno").into_iter().collect::<Vec<_>>());
+    let text = renamed.to_string().replace("namespaces/leno", &format!("namespaces/{namespace}"));
+    let text = text.replace(r#""namespace":"leno""#, &format!(r#""namespace":"{namespace}""#));
+    let all: Vec<(String, Value)> = serde_json::from_str(&text).unwrap();
+    all.into_iter().collect()
+}
+
+/// Both would inject pods that say linkerd.io/inject.
+#[test]
+fn linkerds_injector_is_refused_or_left_its_own() {
+    let named = json!({"metadata": {"name": "linkerd-proxy-injector-webhook-config"}});
+    let other = json!({"items": [{"metadata": {"name": "edge"}}]});
+    for (path, object, name) in [
+        (linkerd::NAMED, named, "linkerd-proxy-injector-webhook-config"),
+        (linkerd::LABELLED, other, "edge"),
+    ] {
+        let api = Api::with([(path.to_owned(), object)].into());
+        let said = api.refused("leno install");
+        for expected in [
+            format!("MutatingWebhookConfiguration {name}"),
+            "--set injector.linkerdAnnotations=false".to_owned(),
+        ] {
+            assert!(said.contains(&expected), "{said}\nshould contain\n{expected}");
+        }
+        assert_eq!(api.refused("leno install --set injector.linkerdAnnotations=false"), "");
+        assert_eq!(api.refused("leno install --ignore-cluster"), "");
+    }
+}
+
 #[test]
 fn an_upgrade_takes_nothing_from_another_control_plane() {
     let mut both = mesh("mesh2");
@@ -126,6 +238,28 @@ fn what_is_uninstalled_is_ours() {
     }
     let said = paths(&api, "leno uninstall --namespace mesh2").unwrap_err().to_string();
     assert_eq!(said, "nothing of Leno is in namespace mesh2 of this cluster");
+
+    // What others run there would go with the namespace; where nobody says what is there, it stays, too.
+    let pod = |name: &str, labels: Value| {
+        (
+            format!("/api/v1/namespaces/leno/pods/{name}"),
+            json!({"metadata": {"name": name, "labels": labels}}),
+        )
+    };
+    let mut adopted = mesh("leno");
+    adopted.extend([pod("leno-control-1", json!({"app.kubernetes.io/part-of": "leno"}))]);
+    let last = "/api/v1/namespaces/leno";
+    assert_eq!(paths(&Api::with(adopted.clone()), "leno uninstall").unwrap().last().unwrap(), last);
+    let mut hidden = adopted.clone();
+    hidden.insert(
+        format!("{last}/pods?labelSelector=app.kubernetes.io%2Fpart-of%21%3Dleno"),
+        "pods is forbidden".into(),
+    );
+    adopted.extend([pod("shop-1", json!({"app": "shop"}))]);
+    for cluster in [adopted, hidden] {
+        let all = paths(&Api::with(cluster), "leno uninstall").unwrap();
+        assert!(all.len() > 10 && !all.iter().any(|path| path == last), "{all:?}");
+    }
 
     let mut both = mesh("mesh2");
     both.extend(mesh("leno"));
@@ -180,6 +314,51 @@ fn an_upgrade_says_what_it_leaves() {
     );
     assert_eq!(left(&api, "leno upgrade --ha"), ["podmonitor/leno-control", dashboards]);
     assert_eq!(left(&Api::with(mesh("leno")), "leno upgrade"), [""; 0]);
+}
+
+/// A root is replaced step by step, or running proxies and new ones do not trust each other.
+#[test]
+fn an_upgrade_keeps_the_order_of_a_rotation() {
+    let new = certificates::make("cluster.local", now().unwrap()).unwrap();
+    let mut installed = mesh("leno");
+    let anchors = "/api/v1/namespaces/leno/configmaps/leno-trust-anchors";
+    let old = installed[anchors]["data"]["trust-anchors.pem"].as_str().unwrap().to_owned();
+    let both = format!("{old}{}", new.anchors);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let roots =
+        |name: &str, text: &str| format!(" --identity-trust-anchors-file {}", file(name, text));
+    let (with_both, with_new) = (roots("both.pem", &both), roots("new.pem", &new.anchors));
+    let issuer = format!(
+        " --identity-issuer-certificate-file {} --identity-issuer-key-file {}",
+        file("issuer.pem", &new.issuer.certificate),
+        file("issuer.key", &new.issuer.key)
+    );
+    let check = |installed: &BTreeMap<String, Value>, flags: &str, expected: &str| {
+        let said = Api::with(installed.clone()).refused(&format!("leno upgrade{flags}"));
+        assert_eq!(said.is_empty(), expected.is_empty(), "{flags}: {said}");
+        assert!(said.starts_with(expected), "{flags}: {said}\nshould begin with\n{expected}");
+        assert!(said.is_empty() || said.contains("(1) leno upgrade --identity-trust-"), "{said}");
+    };
+    let (early, left_out) =
+        ("no root that is installed vouches", "the new trust anchors leave out");
+    check(&installed, &format!("{with_both}{issuer}"), early);
+    check(&installed, &format!("{with_both}{issuer} --force"), "");
+    check(&installed, &format!("{with_new}{issuer}"), left_out);
+    check(&installed, &with_both, "");
+    check(&installed, " --renew-issuer", "");
+    installed.get_mut(anchors).unwrap()["data"]["trust-anchors.pem"] = both.into();
+    check(&installed, &issuer, "");
+    let secret = "/api/v1/namespaces/leno/secrets/leno-identity-issuer";
+    let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    installed.get_mut(secret).unwrap()["data"] =
+        json!({"tls.crt": encoded(&new.issuer.certificate), "tls.key": encoded(&new.issuer.key)});
+    check(&installed, &with_new, left_out);
+    check(&installed, &format!("{with_new} --force"), "");
 }
 
 #[test]

@@ -17,12 +17,12 @@ pub(super) fn strip(object: Object) -> Object {
         Object::Service(service) => Object::Service(Arc::new(self::service(take(service)))),
         Object::HttpRoute(route) => {
             let mut route = take(route);
-            route.metadata = metadata(route.metadata);
+            route.object.metadata = metadata(route.object.metadata);
             Object::HttpRoute(Arc::new(route))
         }
         Object::GrpcRoute(route) => {
             let mut route = take(route);
-            route.metadata = metadata(route.metadata);
+            route.object.metadata = metadata(route.object.metadata);
             Object::GrpcRoute(Arc::new(route))
         }
         Object::ReferenceGrant(grant) => {
@@ -59,9 +59,11 @@ fn service(service: Service) -> Service {
         // The first of `clusterIPs` is `clusterIP`.
         cluster_ip: spec.cluster_ip.filter(|_| spec.cluster_ips.is_none()),
         cluster_ips: spec.cluster_ips,
+        internal_traffic_policy: spec.internal_traffic_policy,
         ports: spec.ports,
         publish_not_ready_addresses: spec.publish_not_ready_addresses,
         selector: spec.selector,
+        session_affinity: spec.session_affinity,
         type_: spec.type_,
         ..ServiceSpec::default()
     });

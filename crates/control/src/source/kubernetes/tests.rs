@@ -122,6 +122,24 @@ fn events_change_what_they_name_and_nothing_else() {
     check(Event::Listed { kind: "Pod", objects: Vec::new() }, true, "");
 }
 
+/// Else every write of a status would compile every route anew, and wake every stream of a Service that has one.
+#[test]
+fn a_status_of_a_route_is_no_change() {
+    let route = |version: &str, status: Value| {
+        let text = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+            "metadata": {"name": "r", "namespace": "shop", "resourceVersion": version},
+            "spec": {"rules": [{"backendRefs": [{"name": "web", "port": 80}]}]},
+            "status": status,
+        });
+        Event::Applied(object("HTTPRoute", &text.to_string()).unwrap())
+    };
+    let mut catalogue = complete();
+    assert!(catalogue.apply(route("1", json!(null))));
+    assert!(!catalogue.apply(route("2", json!({"parents": []}))));
+    assert!(!catalogue.apply(route("3", json!({"parents": [{"controllerName": "x"}]}))));
+}
+
 #[test]
 fn an_object_that_did_not_change_is_the_same_in_the_next_inventory() {
     let mut catalogue = complete();

@@ -27,6 +27,8 @@ const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(200), max: Duration::from_secs(5), jitter_ratio: 0.5 };
 /// A watch that lived at least so long was a good one, and the next failure is a first failure.
 const WATCH_GOOD: Duration = Duration::from_secs(5);
+/// Kinds of this group are installed beside the cluster's own, or are not.
+const GATEWAY_API: &str = "gateway.networking.k8s.io";
 /// The kind is taken for absent when it was missing so often in a row: an API server that starts may not know it yet.
 const ABSENT_ANSWERS: u32 = 2;
 /// A failure that lasts is said again after so many tries.
@@ -120,9 +122,14 @@ impl Watching {
         match from {
             None => *from = Some(self.list().await?),
             Some(version) => {
+                let began = Instant::now();
                 let watched = self.watch(version).await;
                 self.figures.restarted(self.kind);
                 watched?;
+                if began.elapsed() < BACKOFF.min {
+                    // A server that ends each watch at once is not asked in a tight loop.
+                    sleep(BACKOFF.min).await;
+                }
             }
         }
         Ok(())
@@ -259,7 +266,8 @@ impl Watching {
             .and_then(|body| serde_json::from_slice(&body.to_bytes()).ok())
             .unwrap_or_default();
         Err(match status.as_u16() {
-            404 => Stopped::Absent,
+            // Kinds of the cluster itself are there: whoever says otherwise is not its API server, a gateway before it, say.
+            404 if group_of(self.kind).0 == GATEWAY_API => Stopped::Absent,
             410 => Stopped::Forgotten,
             code => Stopped::Failed(format!("{code} {}", failure.message)),
         })

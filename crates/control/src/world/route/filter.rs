@@ -117,7 +117,7 @@ fn checked(change: HeaderChange) -> Result<HeaderChange, String> {
         }
     }
     for (name, value) in change.set.iter().chain(&change.add) {
-        if value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
+        if value.chars().any(|c| c.is_control() && c != '\t') {
             return Err(format!("the value of {name} has a control character"));
         }
     }
@@ -138,7 +138,7 @@ fn checked_redirect(
         Some(status) => return Err(format!("{status} is not a status of a redirect")),
     }
     let parts = [&redirect.host, &redirect.path_full, &redirect.path_prefix];
-    if parts.into_iter().flatten().any(|part| part.bytes().any(|b| b <= b' ' || b == 0x7f)) {
+    if parts.into_iter().flatten().any(|part| part.chars().any(|c| c == ' ' || c.is_control())) {
         return Err("a part of the redirect has a space or control character".to_owned());
     }
     Ok(redirect)

@@ -100,10 +100,13 @@ fn header(number: usize, name: &str, is_regex: bool, value: &str) -> Outcome<Hea
 
 fn text(field: &str, is_regex: bool, value: &str) -> Outcome<TextMatch> {
     if is_regex {
-        pattern(field, value).map(TextMatch::Regex)
-    } else {
-        Ok(TextMatch::Exact(value.into()))
+        return pattern(field, value).map(TextMatch::Regex);
     }
+    // No header has one, and a proxy that is told of one refuses. A block scalar of YAML ends with one.
+    if value.chars().any(|c| c.is_control() && c != '\t') {
+        return Err((field.to_owned(), format!("{value:?} has a control character")));
+    }
+    Ok(TextMatch::Exact(value.into()))
 }
 
 fn pattern(field: &str, text: &str) -> Outcome<Pattern> {

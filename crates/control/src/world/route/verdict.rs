@@ -1,6 +1,7 @@
 //! What became of a route on the Services that it names, in the Gateway API's words. Written into its status by `status`.
 
 use crate::source::Key;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// A condition of the Gateway API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct OnParent {
 pub struct Verdict {
     /// The route.
     pub route: Key,
+    /// `metadata.uid`: a route that is made anew begins with the same generation.
+    pub uid: Option<String>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
     /// On each Service.
@@ -46,8 +49,8 @@ pub struct Verdict {
 /// Findings about one route while it is compiled; the first of each kind is told.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Which parents are Services, and why one does not take the route.
-    pub(super) parents: Vec<(usize, Option<String>)>,
+    /// Which parents are Services, and why one does not take the route: in one word, and for a person.
+    pub(super) parents: Vec<(usize, Option<(&'static str, String)>)>,
     /// A backend that is not to be had.
     pub(super) unresolved: Option<(&'static str, String)>,
     /// A rule that answers with a failure, since it has what we do not serve.
@@ -57,18 +60,16 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn verdict(self, route: Key, generation: Option<i64>) -> Verdict {
+    pub(super) fn verdict(self, route: Key, metadata: &ObjectMeta) -> Verdict {
         let resolved = match self.unresolved {
             None => Condition::good("ResolvedRefs"),
             Some((reason, message)) => Condition { holds: false, reason, message },
         };
         let unsupported = self.unsupported.map(|message| (self.rules_good, message));
-        let on_parent = |(parent, missing): (usize, Option<String>)| {
+        let on_parent = |(parent, missing): (usize, Option<(&'static str, String)>)| {
             let mut partly = None;
             let accepted = match (missing, &unsupported) {
-                (Some(message), _) => {
-                    Condition { holds: false, reason: "NoMatchingParent", message }
-                }
+                (Some((reason, message)), _) => Condition { holds: false, reason, message },
                 (None, None) => Condition::good("Accepted"),
                 (None, Some((0, message))) => {
                     Condition { holds: false, reason: "UnsupportedValue", message: message.clone() }
@@ -81,6 +82,7 @@ impl Findings {
             };
             OnParent { parent, accepted, resolved: resolved.clone(), partly }
         };
-        Verdict { route, generation, parents: self.parents.into_iter().map(on_parent).collect() }
+        let parents = self.parents.into_iter().map(on_parent).collect();
+        Verdict { route, uid: metadata.uid.clone(), generation: metadata.generation, parents }
     }
 }

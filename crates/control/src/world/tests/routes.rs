@@ -131,6 +131,160 @@ fn malformed_matches_match_nothing() {
     );
 }
 
+/// The same of a Gateway API that has words which we do not know: a directory's manifest with them is a mistake.
+#[track_caller]
+fn check_newer(rules: &str, expected: &[&str], problems: &[&str]) {
+    let world = world_of_cluster(&[route("HTTPRoute", "a", "r", ON_WEB, rules)]);
+    check_problems(&world, problems);
+    check_outbound(&world, "10.96.0.1:80", "a", "detect", expected);
+}
+
+fn world_of_cluster(routes: &[String]) -> World {
+    let services =
+        [service("a", "web", "10.96.0.1", ""), service_v1(), service("a", "v2", "10.96.0.3", "")];
+    let text = services.iter().chain(routes).map(String::as_str).collect::<String>();
+    let listed = crate::source::kubernetes::tests::by_events(&text);
+    let world = World::build(&listed, &MeshNames::default(), 1);
+    check_sayable(&world);
+    world
+}
+
+/// A route of which nothing is left is none: what is said of its Service goes on as without it.
+#[test]
+fn a_route_without_a_good_rule_is_not_there() {
+    let as_without = &["http:  -> web.a:80"];
+    let to = "backendRefs: [{name: v1, port: 80}]";
+    let check = |matches: &str, problem: &str| {
+        check(&format!("{{matches: [{{{matches}}}], {to}}}"), as_without, &[problem]);
+    };
+    let matches = "HTTPRoute a/r: spec.rules[0].matches[0]";
+    // Valid to an API server, and not to us.
+    check(
+        "path: {type: RegularExpression, value: '/api/(?!admin).*'}",
+        &format!("{matches}.path.value: regular expression"),
+    );
+    // As a block scalar ends.
+    check(
+        r#"headers: [{name: version, value: "v2\n"}]"#,
+        &format!(r#"{matches}.headers[0].value: "v2\n" has a control character"#),
+    );
+    check("cookies: []", &format!("{matches}: unknown field cookies"));
+    let check = |matches: &str, problem: &str| {
+        check_newer(&format!("{{matches: [{{{matches}}}], {to}}}"), as_without, &[problem]);
+    };
+    check("path: {type: Later, value: /}", &format!("{matches}: unknown variant `Later`"));
+    check("method: QUERY", &format!("{matches}: unknown variant `QUERY`"));
+    check_problems(
+        &shop(&[route("GRPCRoute", "a", "r", ON_WEB, "")]),
+        &["GRPCRoute a/r: spec.rules: there is none; the route is not used"],
+    );
+    let rule = format!("{{{to}}}");
+    let hosts = |hosts: &str| {
+        let host = format!("spec:\n  hostnames: [{hosts}]\n");
+        let world = shop(&[route("HTTPRoute", "a", "r", ON_WEB, &rule).replace("spec:\n", &host)]);
+        check_outbound(&world, "10.96.0.1:80", "a", "detect", as_without);
+        check_problems(&world, &["HTTPRoute a/r: spec.hostnames: "]);
+    };
+    hosts("'*.a..b'");
+    hosts("''");
+}
+
+/// What no proxy could read is not sent to one, though it is in no limit of a cluster's: of the rule its matches are left, and fail.
+#[test]
+fn a_rule_that_proxies_cannot_read_fails_alone() {
+    let headers = |count: usize| {
+        let one = |number: usize| format!("{{name: h{number}, value: a}}");
+        (0..count).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let served = "{matches: [{path: {value: /good}}], backendRefs: [{name: v1, port: 80}]}";
+    check(
+        &format!(
+            "{{matches: [{{path: {{value: /a}}}}, {{headers: [{}]}}], backendRefs: [{{name: v1, port: 80}}]}}, {served}",
+            headers(65)
+        ),
+        &["r: /a -> fail 500 nowhere", "r: /good -> v1.a:80"],
+        &["HTTPRoute a/r: spec.rules[0]: headers has 65, at most 64 are taken; the rule answers"],
+    );
+    check(
+        &format!("{{matches: [{{headers: [{{name: 'a b', value: c}}]}}]}}, {served}"),
+        &["r: /good -> v1.a:80"],
+        &["HTTPRoute a/r: spec.rules[0]: headers.name: \"a b\" is not a header name"],
+    );
+    check(
+        &format!(
+            "{{matches: [{{path: {{value: /a}}}}], filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{}]}}}}]}}, {served}",
+            headers(65)
+        ),
+        &["r: /a -> fail 500 nowhere", "r: /good -> v1.a:80"],
+        &["HTTPRoute a/r: spec.rules[0]: header_modifier.set has 65"],
+    );
+}
+
+/// Filters of a Gateway API that is newer than we are fail as those that are known and not supported do; other fields are told.
+#[test]
+fn unknown_words_are_not_skipped() {
+    let later = "filters: [{type: Later, later: {}}]";
+    check_newer(
+        &format!(
+            "{{{later}, backendRefs: [{{name: v1, port: 80}}]}}, {{backendRefs: [{{name: v1, port: 80, {later}}}, {{name: v2, port: 80}}]}}"
+        ),
+        &["r:  -> fail 500 nowhere", "r:  -> 1*broken fail 500 + 1*v2.a:80"],
+        &[
+            "HTTPRoute a/r: spec.rules[0].filters[0]: unknown variant `Later`",
+            "HTTPRoute a/r: spec.rules[1].backendRefs[0].filters[0]: unknown variant `Later`",
+        ],
+    );
+    let more = "requestHeaderModifier: {set: [{name: a, value: b, unless: c}]}";
+    check(
+        &format!(
+            "{{filters: [{{type: RequestHeaderModifier, {more}}}], backendRefs: [{{name: v1, port: 80}}]}}"
+        ),
+        &["r:  -> fail 500 nowhere"],
+        &["HTTPRoute a/r: spec.rules[0].filters[0]: unknown field unless"],
+    );
+    check_newer(
+        "{timeouts: 7, matches: [{path: {value: /a}}], backendRefs: [{name: v1, port: 80}]}, {backendRefs: [{name: v1, port: 80}]}",
+        &["r: /a -> fail 500 nowhere", "r:  -> v1.a:80"],
+        &["HTTPRoute a/r: spec.rules[0]: invalid type: integer `7`"],
+    );
+    check(
+        "{retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}",
+        &["r:  -> v1.a:80"],
+        &["HTTPRoute a/r: spec.rules[0].retry: unknown field; it has no effect"],
+    );
+    // A route on a Gateway is served by somebody who may know it.
+    let world = world_of_cluster(&[route(
+        "HTTPRoute",
+        "a",
+        "r",
+        "{name: gateway}",
+        &format!("{{{later}}}"),
+    )]);
+    assert!(world.problems.len() == 2 && world.problems.iter().all(|problem| problem.elsewhere));
+}
+
+/// Other namespaces' routes take no room from a Service's own.
+#[test]
+fn each_namespace_has_its_own_room_on_a_service() {
+    let to = "{backendRefs: [{name: web, namespace: a, port: 80}]}";
+    let on_web = "{group: '', kind: Service, name: web, namespace: a}";
+    let consumers = (0..=leno_model::limit::ROUTES_MAX)
+        .map(|number| route("HTTPRoute", "b", &format!("r{number:03}"), on_web, to));
+    let own = route("GRPCRoute", "a", "own", ON_WEB, to);
+    let world = shop(&consumers.chain([own]).collect::<Vec<_>>());
+    check_problems(
+        &world,
+        &["HTTPRoute b/r512: spec.parentRefs[0]: Service a/web has 512 routes of this namespace"],
+    );
+    check_outbound(&world, "10.96.0.1:80", "a", "detect", &["own:  -> web.a:80"]);
+    let not_accepted = |verdict: &&crate::world::route::verdict::Verdict| {
+        verdict.parents.iter().any(|on| on.accepted.reason == "TooManyRoutes")
+    };
+    let not_accepted: Vec<_> = world.verdicts().iter().filter(not_accepted).collect();
+    assert_eq!(not_accepted.len(), 1);
+    assert_eq!(not_accepted[0].route.name.as_ref(), "r512");
+}
+
 /// What no proxy of ours keeps is told, and the rule is served without; a timeout that is off is none.
 #[test]
 fn timeouts_are_told() {

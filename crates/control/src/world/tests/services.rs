@@ -5,7 +5,7 @@ use leno_model::policy::InboundProtocol;
 
 #[track_caller]
 fn check_endpoints(world: &World, authority: &str, expected: Option<&[&str]>) {
-    let set = world.endpoints(authority);
+    let set = world.endpoints(authority, None);
     let shown: Vec<_> = set.endpoints.iter().map(|e| show_endpoint(e)).collect();
     match expected {
         None => assert!(!set.exists && shown.is_empty(), "{shown:?}"),
@@ -57,7 +57,7 @@ fn slices_say_who_answers() {
         &world,
         &["EndpointSlice a/web-1: endpoints.addresses: \"not-an-address\" is not an IP"],
     );
-    let labels = &world.endpoints("web.a.svc.cluster.local:80").endpoints[0].labels;
+    let labels = &world.endpoints("web.a.svc.cluster.local:80", None).endpoints[0].labels;
     let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     assert_eq!(labels, ["namespace=a", "pod=one", "service=web", "serviceaccount=one-account"]);
 }
@@ -234,8 +234,18 @@ fn an_address_belongs_to_its_latest_pod() {
         .replace("{name: a-old,", "{name: a-old, deletionTimestamp: \"2026-01-01T00:00:00Z\",");
     let finished = pod("a", "b-done", "10.1.0.1", MESHED, true)
         .replace("status: {", "status: {phase: Succeeded, ");
-    let world = world(&[leaving, finished, pod("a", "c-new", "10.1.0.1", "", true)].concat());
-    check_outbound(&world, "10.1.0.1:80", "a", "detect", &["http:  -> [10.1.0.1:80 a/c-new]"]);
+    let check = |others: &[&str], expected: &str| {
+        let rule = format!("http:  -> [10.1.0.1:80 a/{expected}]");
+        check_outbound(&world(&others.concat()), "10.1.0.1:80", "a", "detect", &[&rule]);
+    };
+    let new = |name: &str, ready: bool| pod("a", name, "10.1.0.1", "", ready);
+    check(&[&leaving, &finished, &new("c-new", true)], "c-new");
+    check(&[&leaving, &new("c-new", false)], "c-new");
+    // Whatever their names are.
+    let leaving = leaving.replace("a-old", "d-old");
+    check(&[&new("c-new", true), &leaving], "c-new");
+    check(&[&new("c-new", false), &leaving], "c-new");
+    check(&[&new("c-new", false), &new("e-new", true)], "e-new");
 }
 
 #[test]
@@ -247,7 +257,7 @@ fn opaque_ports_of_pods_namespaces_and_services() {
             "shop",
             "own",
             "10.1.0.2",
-            &format!("{MESHED}, config.linkerd.io/opaque-ports: '8080, x'"),
+            &format!("{MESHED}, config.linkerd.io/opaque-ports: 'web, x,'"),
             true,
         ),
         service("shop", "web", "10.96.0.1", ""),
@@ -280,10 +290,41 @@ fn opaque_ports_of_pods_namespaces_and_services() {
     );
     check_problems(
         &world,
-        &[
-            "Pod shop/own: metadata.annotations[config.linkerd.io/opaque-ports]: \"x\" is not a port",
-        ],
+        &["Pod shop/own: metadata.annotations[config.linkerd.io/opaque-ports]: \"x\" is no port"],
     );
+}
+
+/// The injector reads the same words by the same names (`leno_inject::annotation`).
+#[test]
+fn ports_of_a_namespace_by_name_are_those_of_each_pod_and_service() {
+    let namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a, annotations: {config.leno.dev/opaque-ports: 'web, mysql, 25 - 30', config.leno.dev/skip-inbound-ports: admin}}\n";
+    let text = [
+        namespace.to_owned(),
+        pod("a", "one", "10.1.0.1", MESHED, true),
+        pod("a", "two", "10.1.0.2", MESHED, true)
+            .replace("name: web, containerPort: 8080", "name: mysql, containerPort: 3306")
+            .replace("3306}", "3306}, {name: admin, containerPort: 9000}"),
+        service("a", "db", "10.96.0.1", "")
+            .replace("http", "mysql")
+            .replace("targetPort: web", "targetPort: 81"),
+        service("a", "other", "10.96.0.2", "").replace("targetPort: web", "targetPort: 81"),
+    ];
+    let world = world(&text.concat());
+    let check = |pod: &str, port: u16, opaque: bool, skipped: bool| {
+        let id = WorkloadId { namespace: "a".into(), pod: pod.into() };
+        let pod = world.pod(&id).unwrap();
+        assert_eq!((pod.opaque.contains(port), pod.skip_inbound.contains(port)), (opaque, skipped));
+    };
+    check("one", 8080, true, false);
+    check("one", 3306, false, false);
+    check("one", 28, true, false);
+    check("one", 9000, false, false);
+    check("two", 8080, false, false);
+    check("two", 3306, true, false);
+    check("two", 9000, false, true);
+    check_outbound(&world, "10.96.0.1:80", "a", "opaque", &["db.a:80"]);
+    check_outbound(&world, "10.96.0.2:80", "a", "detect", &["http:  -> other.a:80"]);
+    check_problems(&world, &[]);
 }
 
 #[test]
@@ -293,10 +334,20 @@ fn inbound_policy_of_pod_namespace_and_default() {
         pod("shop", "plain", "10.1.0.1", MESHED, true),
         pod("shop", "closed", "10.1.0.2", "leno.dev/default-inbound-policy: deny", true),
         pod("shop", "typo", "10.1.0.3", "leno.dev/default-inbound-policy: denny", true),
+        pod(
+            "shop",
+            "linkerds",
+            "10.1.0.6",
+            "config.linkerd.io/default-inbound-policy: cluster-authenticated",
+            true,
+        ),
         pod("a", "open", "10.1.0.4", "", true),
         service("a", "web", "10.96.0.1", ", appProtocol: kubernetes.io/h2c"),
         service("a", "web2", "10.96.0.2", ", appProtocol: http"),
         service("shop", "web", "10.96.0.3", ", appProtocol: http"),
+        pod("shop", "bare", "10.1.0.5", MESHED, true),
+        service("evil", "x", "10.96.0.4", ", appProtocol: kubernetes.io/h2c"),
+        slice("evil", "x", &[("10.1.0.5", "-", "")]).replace("port: 8080", "port: 9090"),
     ];
     let world = world(&text.concat());
     let check = |namespace: &str, pod: &str, port: u16, expected: &str| {
@@ -316,12 +367,17 @@ fn inbound_policy_of_pod_namespace_and_default() {
     check("shop", "plain", 6379, "opaque all-authenticated 1");
     check("shop", "closed", 1, "detect deny 0");
     check("shop", "typo", 1, "detect deny 0");
+    // It names networks, too, so nothing of ours is as narrow.
+    check("shop", "linkerds", 1, "detect deny 0");
     // Two Services that disagree declare nothing.
     check("a", "open", 8080, "detect all-unauthenticated 1");
+    // Nor does one that somebody else has made for it.
+    check("shop", "bare", 9090, "detect all-authenticated 1");
     check("a", "gone", 8080, "none");
     check_problems(
         &world,
         &[
+            "Pod shop/linkerds: metadata.annotations[config.linkerd.io/default-inbound-policy]: default inbound policy \"cluster-authenticated\"",
             "Pod shop/typo: metadata.annotations[leno.dev/default-inbound-policy]: default inbound policy \"denny\"",
         ],
     );
@@ -408,11 +464,87 @@ fn a_proxy_is_believed_where_it_can_be_seen() {
     check(other, true, plain, &["Pod a/web: metadata.annotations[leno.dev/meshed]: says that"]);
 }
 
+/// A pod's rules were installed when it was made; what annotations say since is for those to come.
+#[test]
+fn ports_that_are_not_captured_are_those_of_the_proxy_that_runs() {
+    let check = |namespace: &str, own: &str, variable: &str, expected: &str| {
+        let proxy = format!(
+            "initContainers: [{{name: leno-init}}, {{name: leno-proxy, env: [{variable}]}}], containers: ["
+        );
+        let text = [
+            format!(
+                "---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: a, annotations: {{{namespace}}}}}\n"
+            ),
+            pod("a", "web", "10.1.0.1", own, true).replace("containers: [", &proxy),
+            service("a", "web", "10.96.0.1", ""),
+        ];
+        let mut layers = crate::source::layers::Layers::default();
+        let file = std::path::Path::new("m.yaml");
+        layers.put(0, file.into(), crate::source::parse::parse(&file.into(), &text.concat()));
+        let names = MeshNames { proxies_are_containers: true, ..MeshNames::default() };
+        let world = World::build(&layers.inventory(), &names, 1);
+        check_endpoints(&world, "web.a.svc:80", Some(&[expected]));
+    };
+    let (meshed, plain) = ("10.1.0.1:8080 a/web ns/a/sa/web-account", "10.1.0.1:8080 a/web");
+    let skip = "config.leno.dev/skip-inbound-ports: '8080'";
+    let skipped = "{name: LENO_PROXY_SKIP_INBOUND_PORTS, value: '25,8000-8100'}";
+    check("", MESHED, "", meshed);
+    check(skip, MESHED, "", meshed);
+    check("", &format!("{MESHED}, {skip}"), "", meshed);
+    check(skip, MESHED, skipped, plain);
+    check("", MESHED, skipped, plain);
+    // Who may write annotations takes no encryption off a pod that runs.
+    check("", "", "", meshed);
+}
+
+#[test]
+fn a_node_local_service_is_served_on_the_clients_node() {
+    let on = |node: &str, name: &str, ip: &str| {
+        let node = format!("spec: {{nodeName: {node}, ");
+        pod("a", name, ip, "", true).replace("spec: {", &node)
+    };
+    let local = service("a", "web", "10.96.0.1", "")
+        .replace("spec: {", "spec: {internalTrafficPolicy: Local, ");
+    let client = on("n2", "client", "10.1.0.9").replace("app: web", "app: client");
+    let lonely = on("n3", "lonely", "10.1.0.8").replace("app: web", "app: client");
+    let pods = [on("n1", "one", "10.1.0.1"), on("n2", "two", "10.1.0.2"), client, lonely].concat();
+    let check = |service: &str, client: Option<&str>, expected: &[&str]| {
+        let world = world(&[&pods, service].concat());
+        check_problems(&world, &[]);
+        let client = client.map(|pod| WorkloadId { namespace: "a".into(), pod: pod.into() });
+        let set = world.endpoints("web.a.svc:80", client.as_ref());
+        let shown: Vec<_> = set.endpoints.iter().map(|e| e.address.ip().to_string()).collect();
+        assert_eq!(shown, expected, "{client:?}");
+        assert!(set.exists);
+    };
+    check(&local, Some("client"), &["10.1.0.2"]);
+    check(&local, Some("one"), &["10.1.0.1"]);
+    check(&local, Some("lonely"), &[]);
+    check(&local, Some("unknown"), &["10.1.0.1", "10.1.0.2"]);
+    check(&local, None, &["10.1.0.1", "10.1.0.2"]);
+    check(&local.replace("Local", "Cluster"), Some("client"), &["10.1.0.1", "10.1.0.2"]);
+}
+
+/// A slice may be made by hand, for a pod of another namespace.
+#[test]
+fn endpoints_name_pods_of_their_own_namespace_or_another() {
+    let check = |target: &str, expected: &[&str]| {
+        let slice = slice("a", "web", &[("10.1.0.1", "one", "")])
+            .replace("kind: Pod, name: one", &format!("kind: Pod, name: one{target}"));
+        let text =
+            [service("a", "web", "10.96.0.1", ""), pod("b", "one", "10.1.0.1", "", true), slice];
+        check_endpoints(&world(&text.concat()), "web.a.svc:80", Some(expected));
+    };
+    check("", &[]);
+    check(", namespace: a", &[]);
+    check(", namespace: b", &["10.1.0.1:8080 b/one"]);
+}
+
 #[test]
 fn one_malformed_object_does_not_stall_the_rest() {
     let text = [
         service("a", "bad", "10.96.0.300", "").replace("port: 80,", "port: 99999,"),
-        service("a", "twice", "10.96.0.1", ""),
+        service("a", "twice", "10.96.0.1", "").replace("spec: {", "spec: {sessionAffinity: ClientIP, "),
         service("a", "web", "10.96.0.1", ""),
         pod("a", "odd", "nowhere", MESHED, true),
         pod("a", "wrong-account", "10.1.0.9", MESHED, true).replace("wrong-account-account", "'a b'"),
@@ -436,6 +568,7 @@ fn one_malformed_object_does_not_stall_the_rest() {
             "Service a/bad: spec.ports[0].port: 99999 is not a port",
             "Service a/bad: spec.clusterIP: \"10.96.0.300\" is not an IP address",
             "Service a/out: spec.type: ExternalName",
+            "Service a/twice: spec.sessionAffinity: ClientIP is not kept",
             "Service a/web: spec.clusterIP: 10.96.0.1 is also the address of a/twice",
         ],
     );

@@ -7,7 +7,7 @@ use crate::source::kubernetes::tests::list_into;
 
 /// Shows the endpoints of port 80.
 fn endpoints(world: &World, service: &str) -> String {
-    let set = world.endpoints(&format!("{service}:80"));
+    let set = world.endpoints(&format!("{service}:80"), None);
     set.endpoints.iter().map(|endpoint| show_endpoint(endpoint)).collect::<Vec<_>>().join(", ")
 }
 
@@ -24,7 +24,7 @@ fn check_grounds(last: &World, next: &World) {
         if last.ground(&Target::Authority(name.into()))
             == next.ground(&Target::Authority(name.into()))
         {
-            assert_eq!(last.endpoints(name), next.endpoints(name), "{name}");
+            assert_eq!(last.endpoints(name, None), next.endpoints(name, None), "{name}");
         }
     }
     for pod in ["web-1", "web-2"] {

@@ -7,8 +7,18 @@ const WHY: &str = "secrets is forbidden: User \"eve\" cannot list it";
 /// An account that may read nothing: each list and object is refused.
 fn blind(mode: Mode) -> Facts {
     let names = OBJECTS.map(|(name, _)| name);
-    let lists =
-        [NODES, NODE_LEASES, CONTROL_PODS, NAMESPACES, PODS, COPIES, EVENTS, REVIEWS, OWN_REVIEWS];
+    let lists = [
+        NODES,
+        NODE_LEASES,
+        CONTROL_PODS,
+        NAMESPACES,
+        PODS,
+        COPIES,
+        EVENTS,
+        REVIEWS,
+        OWN_REVIEWS,
+        LINKERDS,
+    ];
     let workloads = WORKLOADS.map(|(list, _)| list);
     let kinds = server::DEFINITIONS.map(|(name, _)| name);
     let all = names.iter().chain(&lists).chain(&workloads).chain(&kinds);

@@ -45,6 +45,70 @@ fn what_the_api_server_is_told_to_ask() {
     );
 }
 
+/// The Admissions Enforcer of AKS writes into every entry, whoever takes it out again.
+#[test]
+fn what_a_cloud_leaves_out() {
+    let add = |one: Value| {
+        move |f: &mut Facts| {
+            for entry in entries(f) {
+                let all = entry.pointer_mut("/namespaceSelector/matchExpressions").unwrap();
+                all.as_array_mut().unwrap().push(one.clone());
+            }
+        }
+    };
+    let mut facts = well(Mode::Whole);
+    add(json!({"key": "control-plane", "operator": "NotIn", "values": ["true"]}))(&mut facts);
+    add(json!({"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]}))(
+        &mut facts,
+    );
+    add(json!({"key": "control-plane", "operator": "DoesNotExist"}))(&mut facts);
+    assert_eq!(told(&facts), "");
+    // These leave out everybody else.
+    let differs = "pods.injector.leno.dev differs in namespaceSelector";
+    for one in [
+        json!({"key": "team", "operator": "In", "values": ["a"]}),
+        json!({"key": "team", "operator": "Exists"}),
+        json!({"key": "leno.dev/inject", "operator": "NotIn", "values": ["enabled"]}),
+    ] {
+        check(well(Mode::Whole), add(one), &["×", differs]);
+    }
+    check(
+        well(Mode::Whole),
+        |f| entries(f)[1]["namespaceSelector"]["matchLabels"] = json!({"a": "b"}),
+        &["×", differs],
+    );
+}
+
+#[test]
+fn linkerds_injector_beside_ours() {
+    let there = |f: &mut Facts| drop(f.objects.insert(LINKERD, json!({})));
+    let labelled = |f: &mut Facts| f.linkerds = vec![json!({"metadata": {"name": "edge"}})];
+    let hint = "--set injector.linkerdAnnotations=false";
+    check(
+        well(Mode::Whole),
+        there,
+        &["× linkerd's injector is in this cluster", "leno upgrade", hint],
+    );
+    check(well(Mode::Whole), labelled, &["×", "MutatingWebhookConfiguration edge", hint]);
+    check(before(), labelled, &["‼ linkerd's injector is in this cluster", "leno install", hint]);
+    let hidden = |f: &mut Facts| drop(f.unread.insert(LINKERDS.into(), "forbidden".into()));
+    let unknown = "‼ not known: mutatingwebhookconfigurations of linkerd cannot be read: forbidden";
+    check(well(Mode::Whole), hidden, &[unknown]);
+    check(before(), hidden, &[unknown]);
+    // Each injects its own, and a namespace of linkerd's is not ours to look after.
+    let mut apart = well(Mode::Whole);
+    there(&mut apart);
+    object(&mut apart, CONFIG)["data"]["linkerd-annotations"] = "false".into();
+    let conditions = entries(&mut apart)[2].pointer_mut("/matchConditions/0/expression").unwrap();
+    *conditions = conditions.as_str().unwrap().replace(", 'linkerd.io/inject'", "").into();
+    apart.namespaces[1]["metadata"]["annotations"] = json!({"linkerd.io/inject": "enabled"});
+    assert_eq!(told(&apart), "");
+    object(&mut apart, CONFIG)["data"]["linkerd-annotations"] = "true".into();
+    let told = told(&apart);
+    assert!(told.contains("differs in matchConditions"), "{told}");
+    assert!(told.contains("without a proxy: other/db-1"), "{told}");
+}
+
 #[test]
 fn what_is_no_difference() {
     let mut facts = well(Mode::Whole);

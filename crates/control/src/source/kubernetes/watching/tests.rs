@@ -160,6 +160,11 @@ async fn a_watch_that_ends_goes_on_where_it_ended() {
     check("silent", with(vec![lines]), "[a] +b", "list 7 8").await;
     let failed = whole(500, &json!({"kind": "Status", "code": 500, "message": "etcd"}));
     check("failed", with(vec![failed]), "[a]", "list 7 7").await;
+    // Pods are in every cluster: nothing that is known is forgotten because somebody says that there are none.
+    let strange = || whole(404, &json!("404 page not found"));
+    let (first, later) = (vec![strange(), strange(), strange()], added("b", "8"));
+    let answers = first.into_iter().chain([watch(&[later], End::Never)]).collect();
+    check("not the API server", with(answers), "[a] +b", "list 7 7 7 7").await;
     let (old, again) = (whole(410, &gone), list("20", &["c"]));
     check("forgotten", with(vec![old, again]), "[a] [c]", "list 7 list 20").await;
     let old = watch(&[added("b", "8"), json!({"type": "ERROR", "object": gone})], End::InOrder);

@@ -1,0 +1,135 @@
+//! One rule: what of it is served, and what fails in the place of what is not.
+
+use super::super::outbound::as_http;
+use super::filter::Wish;
+use super::{Compiled, Compiler, Rule, fail};
+use leno_api::WireError;
+use leno_model::limit::MATCHES_MAX;
+use leno_model::route::{
+    Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, RequestMatch,
+    Timeouts,
+};
+
+/// What a request is told whose rule says more than is served.
+const CANNOT_BE_SERVED: &str = "the route has a filter or field that cannot be served";
+
+impl<T> Compiler<'_, T> {
+    /// A rule; `None` where none of its matches can be understood.
+    pub(super) fn rule(&mut self, field: &str, rule: Rule<'_>) -> Option<HttpRule> {
+        let matches_everything = rule.matches.is_empty();
+        let mut matches = Vec::new();
+        for (number, one) in rule.matches.into_iter().enumerate() {
+            let wrong = self.route.object.wrong(&format!("{field}.matches[{number}]"));
+            let wrong = wrong.map(|message| Err((String::new(), message.to_owned())));
+            match wrong.unwrap_or(one) {
+                Ok(_) if matches.len() == MATCHES_MAX => {
+                    self.report(
+                        format!("{field}.matches"),
+                        format!("the first {MATCHES_MAX} are used"),
+                    );
+                    break;
+                }
+                Ok(one) => matches.push(one),
+                Err((part, message)) => {
+                    let dot = if part.is_empty() { "" } else { "." };
+                    self.report(
+                        format!("{field}.matches[{number}]{dot}{part}"),
+                        format!("{message}; it matches nothing"),
+                    );
+                    self.unsupported();
+                }
+            }
+        }
+        if matches.is_empty() && !matches_everything {
+            return None;
+        }
+        for (part, message) in rule.left_out {
+            self.report(format!("{field}.{part}"), message);
+        }
+        let unread = self.route.object.wrong(field).map(str::to_owned);
+        let mut broken = !rule.wrong.is_empty() || unread.is_some();
+        if let Some(message) = unread {
+            self.report(field, format!("{message}; the rule answers with a failure"));
+        }
+        for (part, message) in rule.wrong {
+            self.report(
+                format!("{field}.{part}"),
+                format!("{message}; the rule answers with a failure"),
+            );
+        }
+        let filters = self.filters(&format!("{field}.filters"), rule.filters);
+        broken |= filters.is_none();
+        if broken {
+            self.unsupported();
+        }
+        let redirects = filters.iter().flatten().any(|f| matches!(f, Filter::Redirect(_)));
+        let backends = self.backends(field, &rule.backends);
+        let (filters, backends) = match (filters, backends) {
+            _ if broken => (vec![fail(self.kind, CANNOT_BE_SERVED)], Distribution::Empty),
+            (Some(filters), _) if redirects => (filters, Distribution::Empty),
+            (Some(mut filters), None) => {
+                filters.push(fail(self.kind, "the route has no backend"));
+                (filters, Distribution::Empty)
+            }
+            (filters, backends) => {
+                (filters.unwrap_or_default(), backends.unwrap_or(Distribution::Empty))
+            }
+        };
+        let rule = HttpRule { matches, filters, backends, timeouts: rule.timeouts };
+        let Err(wrong) = self.told(rule.clone()) else {
+            self.findings.rules_good += usize::from(!broken);
+            return Some(rule);
+        };
+        self.report(field, format!("{wrong}; the rule answers with a failure"));
+        self.unsupported();
+        self.failing(rule.matches)
+    }
+
+    /// A rule that fails what it is for, as far as proxies can be told what that is.
+    fn failing(&self, mut matches: Vec<RequestMatch>) -> Option<HttpRule> {
+        let rule = |matches| HttpRule {
+            matches,
+            filters: vec![fail(self.kind, CANNOT_BE_SERVED)],
+            backends: Distribution::Empty,
+            timeouts: Timeouts::default(),
+        };
+        let matches_everything = matches.is_empty();
+        matches.retain(|one| self.told(rule(vec![one.clone()])).is_ok());
+        (matches_everything || !matches.is_empty()).then(|| rule(matches))
+    }
+
+    /// Whether proxies can be told a rule.
+    fn told(&self, rule: HttpRule) -> Result<(), WireError> {
+        told(Compiled { resource: self.resource(), hosts: Vec::new(), rules: vec![rule] })
+    }
+
+    /// The filters, `None` where one of them cannot be served.
+    pub(super) fn filters(&mut self, field: &str, wishes: Vec<Wish>) -> Option<Vec<Filter>> {
+        let mut filters = Some(Vec::new());
+        for (number, wish) in wishes.into_iter().enumerate() {
+            let wrong = self.route.object.wrong(&format!("{field}[{number}]"));
+            match wrong.map_or(wish, |message| Err(message.to_owned())) {
+                Ok(filter) => {
+                    if let Some(filters) = &mut filters {
+                        filters.push(filter);
+                    }
+                }
+                Err(message) => {
+                    self.report(
+                        format!("{field}[{number}]"),
+                        format!("{message}; requests answer with a failure"),
+                    );
+                    filters = None;
+                }
+            }
+        }
+        filters
+    }
+}
+
+/// Whether proxies can be told a route. One that a proxy cannot read costs its Service more than itself.
+pub(super) fn told(route: Compiled) -> Result<(), WireError> {
+    let parent = route.resource.clone();
+    let protocol = OutboundProtocol::Http2(as_http(HttpRoutes { routes: vec![route] }));
+    leno_api::outbound::check(&OutboundPolicy { parent, protocol })
+}
