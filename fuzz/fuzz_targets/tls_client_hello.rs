@@ -1,7 +1,7 @@
 //! The first bytes of a connection: never a panic, and a verdict that more bytes do not overturn.
 #![no_main]
 
-use hello::{HELLO_BYTES_MAX, Hello, sni};
+use hello::{HELLO_BYTES_MAX, Hello, UNRECOGNIZED_NAME, is_identity, sni};
 use libfuzzer_sys::fuzz_target;
 
 // The module itself and not its crate, which would bring the whole of TLS and its C compiler along.
@@ -18,4 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
     if bytes.len() >= HELLO_BYTES_MAX {
         assert_ne!(verdict, Hello::Incomplete);
     }
+    if let Hello::Sni(Some(name)) = &verdict {
+        assert!(!is_identity(name) || name.as_str().contains(".serviceaccount.identity."));
+    }
+    // What we answer is no ClientHello, so that two of us never answer each other.
+    assert_eq!(sni(&UNRECOGNIZED_NAME), Hello::NotTls);
 });
