@@ -251,8 +251,9 @@ fn text(place: &Place, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// What `leno` says of a place, as JSON.
 #[track_caller]
-fn json(place: &Place, words: &[&str]) -> Value {
+pub(crate) fn json(place: &Place, words: &[&str]) -> Value {
     let words = [words, &["-o", "json"]].concat();
     serde_json::from_str(&text(place, &words)).expect("JSON")
 }

@@ -10,6 +10,7 @@ mod access;
 mod check;
 mod churn;
 mod commands;
+mod discovery;
 mod examples;
 mod ground;
 mod identity;

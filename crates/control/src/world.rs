@@ -75,8 +75,8 @@ pub struct World {
 /// of them are told something. It keeps none of it: a stream that nobody reads would keep a whole world.
 #[derive(Clone, Debug)]
 pub enum Ground {
-    /// A Service, and what is attached to Services.
-    Service(Weak<Service>, Weak<Routes>),
+    /// A Service, what is attached to Services, and the client where its node matters.
+    Service(Weak<Service>, Weak<Routes>, Weak<Pod>),
     /// A pod, and what Services say of pods' ports.
     Pod(Weak<Pod>, Weak<DeclaredPorts>),
     /// Nothing that is known.
@@ -87,7 +87,9 @@ impl PartialEq for Ground {
     /// Whether they are the same objects; others may be equal.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Service(a, b), Self::Service(c, d)) => a.ptr_eq(c) && b.ptr_eq(d),
+            (Self::Service(a, b, c), Self::Service(d, e, f)) => {
+                a.ptr_eq(d) && b.ptr_eq(e) && c.ptr_eq(f)
+            }
             (Self::Pod(a, b), Self::Pod(c, d)) => a.ptr_eq(c) && b.ptr_eq(d),
             (Self::Nothing, Self::Nothing) => true,
             _ => false,

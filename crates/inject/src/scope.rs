@@ -187,10 +187,8 @@ pub fn port_named(spec: &Value, name: &str) -> Option<u16> {
 
 /// Whether a pod is run by its node from a file there. What the API server is told of it is a picture: nothing that is added to that runs.
 pub(crate) fn is_static(metadata: Option<&Value>) -> bool {
-    let Some(metadata) = metadata else { return false };
-    let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    metadata.get("annotations").and_then(|annotations| annotations.get(STATIC)).is_some()
-        || owners.into_iter().any(|owner| owner.get("kind").and_then(Value::as_str) == Some("Node"))
+    let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
+    annotations.is_some_and(|annotations| annotations.get(STATIC).is_some())
 }
 
 /// Whether a pod can run on nodes with Windows alone, or says what is understood there alone.

@@ -326,6 +326,14 @@ mod tests {
             "proxy.resources.requests.gpu=1",
             &["proxy.resources.requests.gpu is not known; here there are cpu, memory"],
         );
+        // Where the chart prints a number, 0 would be nothing, and a large one would have an exponent.
+        check(
+            "proxy.resources.requests.cpu=0,proxy.resources.limits.memory=134217728",
+            &[
+                "proxy.resources.limits.memory: 134217728 is more than 999999",
+                "proxy.resources.requests.cpu: 0 is less than 0.0001",
+            ],
+        );
     }
 
     #[test]

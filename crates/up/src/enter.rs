@@ -30,6 +30,10 @@ pub enum Place {
 pub fn wait_for_program(pid: u32) -> io::Result<()> {
     let began = Instant::now();
     while !is_program(&std::fs::read(format!("/proc/{pid}/cmdline"))?) {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        if status.contains(") Z ") {
+            return Err(io::Error::other("the container has ended"));
+        }
         if began.elapsed() > PROGRAM_WAIT_MAX {
             return Err(io::Error::other("the container has not started its program"));
         }
@@ -135,6 +139,13 @@ mod tests {
         wait_for_program(shell.id()).unwrap();
         assert!(line(shell.id()).starts_with(b"sleep\0"));
         shell.kill().unwrap();
+        let ended = loop {
+            let ended = wait_for_program(shell.id());
+            if ended.is_err() {
+                break ended;
+            }
+        };
+        assert_eq!(ended.unwrap_err().to_string(), "the container has ended");
         shell.wait().unwrap();
         assert!(wait_for_program(shell.id()).is_err());
     }

@@ -91,7 +91,8 @@ impl Destination for Destinations {
         // By the client's own word: the node that it is on changes where its requests go, and nothing that it may do.
         let client = WorkloadId::parse(&request.get_ref().context_token).ok();
         let target = Target::Authority(path.as_str().into());
-        let ground = move |world: &World| world.ground(&target);
+        let whose = client.clone();
+        let ground = move |world: &World| world.ground(&target, whose.as_ref());
         let mut last = None;
         Ok(Response::new(self.0.follow("destination", ground, move |world| {
             let next = world.endpoints(&path, client.as_ref());
@@ -109,7 +110,7 @@ impl Destination for Destinations {
     ) -> Result<Response<Self::GetProfileStream>, Status> {
         let target = Target::Authority(read(&request)?.into());
         let sought = target.clone();
-        let ground = move |world: &World| world.ground(&sought);
+        let ground = move |world: &World| world.ground(&sought, None);
         let mut last = None;
         Ok(Response::new(self.0.follow("profile", ground, move |world| {
             let profile = world.profile(&target);

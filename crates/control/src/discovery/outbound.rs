@@ -51,11 +51,11 @@ impl OutboundPolicies for Outbound {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (target, namespace) = read(&request)?;
         let sought = target.clone();
-        let ground = move |world: &World| world.ground(&sought);
+        let ground = move |world: &World| world.ground(&sought, None);
         let mut last = None;
         Ok(Response::new(self.0.follow("outbound", ground, move |world| {
             // Objects go before what they stand for: containers run on, and rules of Services lead there for a while. What was meshed gets
-            // no plain text meanwhile, so what was said holds until somebody else has the address.
+            // no plain text meanwhile, so what was said holds until somebody else has the address, or the proxy asks anew.
             if last.is_some() && world.is_nobodys(&target) {
                 return Vec::new();
             }

@@ -72,7 +72,7 @@ impl World {
     }
 
     /// The endpoints of `name.namespace.svc.cluster.local:port`, as a client has them: `internalTrafficPolicy: Local` leaves those of its
-    /// own node. Of a client that is not known, or where nobody asks for one, all.
+    /// own node. Of a client whose node is not known, or where nobody asks for one, all.
     #[must_use]
     pub fn endpoints(&self, authority: &str, client: Option<&WorkloadId>) -> EndpointSet {
         match self.find(&Target::Authority(authority.into())) {
@@ -80,9 +80,9 @@ impl World {
                 let endpoints = service.ports.get(&port).map(|p| p.endpoints.clone());
                 let mut endpoints = endpoints.unwrap_or_default();
                 let client = client.filter(|_| service.node_local);
-                if let Some(client) = client.and_then(|id| self.pods.get(id)) {
-                    let node_of = |endpoint: &Endpoint| self.pod_of(endpoint).map(|pod| &pod.node);
-                    endpoints.retain(|endpoint| node_of(endpoint) == Some(&client.node));
+                if let Some(node) = client.and_then(|id| self.pods.get(id)?.node.as_ref()) {
+                    let node_of = |endpoint: &Endpoint| self.pod_of(endpoint)?.node.as_ref();
+                    endpoints.retain(|endpoint| node_of(endpoint) == Some(node));
                 }
                 EndpointSet { endpoints, exists: true }
             }
@@ -131,10 +131,13 @@ impl World {
 
     /// What the answers above are made of.
     #[must_use]
-    pub fn ground(&self, target: &Target) -> Ground {
+    pub fn ground(&self, target: &Target, client: Option<&WorkloadId>) -> Ground {
         match self.find(target) {
             Some(Found::Service(service, _)) => {
-                Ground::Service(Arc::downgrade(service), Arc::downgrade(&self.routes))
+                let client = client.filter(|_| service.node_local);
+                let client = client.and_then(|id| self.pods.get(id)).map(Arc::downgrade);
+                let (service, routes) = (Arc::downgrade(service), Arc::downgrade(&self.routes));
+                Ground::Service(service, routes, client.unwrap_or_default())
             }
             Some(Found::Address(_, pod)) => self.ground_of_pod(pod),
             None => Ground::Nothing,

@@ -125,7 +125,7 @@ impl Pod {
 
     /// The number of a container's port by its name.
     pub(super) fn port_named(&self, name: &str) -> Option<u16> {
-        let named = self.named_ports.iter().rfind(|(known, _)| known.as_ref() == name);
+        let named = self.named_ports.iter().find(|(known, _)| known.as_ref() == name);
         named.map(|(_, port)| *port)
     }
 

@@ -346,7 +346,9 @@ impl<T> Compiler<'_, T> {
         if compiled.rules.is_empty() {
             return None;
         }
-        if let Err(wrong) = rule::told(compiled.clone()) {
+        // Its rules were looked at one by one.
+        let bare = Compiled { rules: vec![self.failing_all()], ..compiled.clone() };
+        if let Err(wrong) = rule::told(bare) {
             self.report("spec.hostnames", format!("{wrong}; the route is not used"));
             self.unsupported();
             self.findings.rules_good = 0;

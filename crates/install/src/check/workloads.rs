@@ -182,7 +182,8 @@ fn hint(by: By) -> &'static str {
         }
         By::Other => {
             "kubectl describe says more; a quota counts leno-init and leno-proxy as proxy.resources says (leno upgrade --set \
-             proxy.resources.requests.cpu=5m | kubectl apply -f -), or the template's annotations (config.leno.dev/proxy-cpu-request)"
+             proxy.resources.requests.cpu=5m | kubectl apply -f -), or the template's annotations (config.leno.dev/proxy-cpu-request). What \
+             a LimitRange allows is given in the same places, or left to it with proxy.resources.requests=null"
         }
     }
 }

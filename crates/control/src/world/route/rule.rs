@@ -87,15 +87,20 @@ impl<T> Compiler<'_, T> {
 
     /// A rule that fails what it is for, as far as proxies can be told what that is.
     fn failing(&self, mut matches: Vec<RequestMatch>) -> Option<HttpRule> {
-        let rule = |matches| HttpRule {
-            matches,
-            filters: vec![fail(self.kind, CANNOT_BE_SERVED)],
-            backends: Distribution::Empty,
-            timeouts: Timeouts::default(),
-        };
+        let rule = |matches| HttpRule { matches, ..self.failing_all() };
         let matches_everything = matches.is_empty();
         matches.retain(|one| self.told(rule(vec![one.clone()])).is_ok());
         (matches_everything || !matches.is_empty()).then(|| rule(matches))
+    }
+
+    /// A rule that fails every request.
+    pub(super) fn failing_all(&self) -> HttpRule {
+        HttpRule {
+            matches: Vec::new(),
+            filters: vec![fail(self.kind, CANNOT_BE_SERVED)],
+            backends: Distribution::Empty,
+            timeouts: Timeouts::default(),
+        }
     }
 
     /// Whether proxies can be told a rule.

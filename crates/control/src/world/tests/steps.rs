@@ -15,16 +15,18 @@ fn endpoints(world: &World, service: &str) -> String {
 fn check_grounds(last: &World, next: &World) {
     let targets = ["10.96.0.1:80", "10.96.0.2:80", "10.1.0.1:8080", "10.1.0.2:8080", "10.9.0.1:1"];
     for target in targets.map(address) {
-        if last.ground(&target) == next.ground(&target) {
+        if last.ground(&target, None) == next.ground(&target, None) {
             assert_eq!(last.outbound(&target, "a"), next.outbound(&target, "a"), "{target:?}");
             assert_eq!(last.profile(&target), next.profile(&target), "{target:?}");
         }
     }
+    let near = WorkloadId { namespace: "a".into(), pod: "client".into() };
     for name in ["one.a.svc:80", "two.b.svc:80", "three.a.svc:80", "10.1.0.2:8080"] {
-        if last.ground(&Target::Authority(name.into()))
-            == next.ground(&Target::Authority(name.into()))
-        {
-            assert_eq!(last.endpoints(name, None), next.endpoints(name, None), "{name}");
+        let target = Target::Authority(name.into());
+        for client in [None, Some(&near)] {
+            if last.ground(&target, client) == next.ground(&target, client) {
+                assert_eq!(last.endpoints(name, client), next.endpoints(name, client), "{name}");
+            }
         }
     }
     for pod in ["web-1", "web-2"] {
@@ -60,6 +62,34 @@ impl Steps {
 
 fn of(world: &World, namespace: &str, name: &str) -> Arc<service::Service> {
     world.services[&(namespace.into(), name.into())].clone()
+}
+
+/// The client is none of the Service's own pods, and what it is told changes with where it is.
+#[test]
+fn where_a_client_of_a_node_local_service_is_may_be_heard_late() {
+    let mut steps = Steps::default();
+    let on = |node: &str, name: &str, ip: &str| {
+        pod("a", name, ip, "", true).replace("spec: {", &format!("spec: {{{node}"))
+    };
+    let service = service("a", "one", "10.96.0.1", "")
+        .replace("spec: {", "spec: {internalTrafficPolicy: Local, ");
+    let servers = [
+        on("nodeName: n1, ", "web-1", "10.1.0.1"),
+        on("nodeName: n2, ", "web-2", "10.1.0.2"),
+        service,
+        slice("a", "one", &[("10.1.0.1", "web-1", ""), ("10.1.0.2", "web-2", "")]),
+    ]
+    .concat();
+    let id = WorkloadId { namespace: "a".into(), pod: "client".into() };
+    let mut told = |client: &str| {
+        let world = steps.take(&[servers.clone(), client.to_owned()]);
+        let set = world.endpoints("one.a.svc:80", Some(&id));
+        set.endpoints.iter().map(|e| e.address.ip().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(told(""), "10.1.0.1 10.1.0.2");
+    assert_eq!(told(&on("", "client", "10.1.0.9")), "10.1.0.1 10.1.0.2");
+    assert_eq!(told(&on("nodeName: n2, ", "client", "10.1.0.9")), "10.1.0.2");
+    assert_eq!(told(&on("nodeName: n1, ", "client", "10.1.0.9")), "10.1.0.1");
 }
 
 #[test]
@@ -101,8 +131,8 @@ fn a_world_in_steps_is_the_world_at_once() {
     assert!(!Arc::ptr_eq(&of(&same, "a", "one"), &of(&moved, "a", "one")));
     assert!(Arc::ptr_eq(&of(&same, "b", "two"), &of(&moved, "b", "two")));
     let (first, second) = (address("10.96.0.1:80"), address("10.96.0.2:80"));
-    assert_ne!(same.ground(&first), moved.ground(&first));
-    assert_eq!(same.ground(&second), moved.ground(&second));
+    assert_ne!(same.ground(&first, None), moved.ground(&first, None));
+    assert_eq!(same.ground(&second, None), moved.ground(&second, None));
     // By address, too.
     step(&[web("10.1.0.1"), one.clone(), two.clone(), of_one.clone(), of_two.clone()]);
     step(&[
@@ -149,14 +179,14 @@ fn a_stream_looks_again_where_its_answer_may_be_another_one() {
     let left = step(&[web.clone(), one.clone(), two.clone(), not_ready, of_two.clone()]);
     assert!(Arc::ptr_eq(&ready.declared, &left.declared));
     assert!(Arc::ptr_eq(&ready.routes, &left.routes));
-    assert_ne!(ready.ground(&first), left.ground(&first));
-    assert_eq!(ready.ground(&second), left.ground(&second));
+    assert_ne!(ready.ground(&first, None), left.ground(&first, None));
+    assert_eq!(ready.ground(&second, None), left.ground(&second, None));
     // A route, and the Service that it leads to gone.
     let to_two = "{backendRefs: [{name: two, port: 80}]}";
     let parent = "{group: \"\", kind: Service, name: two}";
     let routed = route("HTTPRoute", "b", "r", parent, to_two);
     let with_route = step(&[web.clone(), one.clone(), two.clone(), of_two.clone(), routed.clone()]);
-    assert_ne!(left.ground(&second), with_route.ground(&second));
+    assert_ne!(left.ground(&second, None), with_route.ground(&second, None));
     step(&[web.clone(), one.clone(), of_two.clone(), routed.clone()]);
     step(&[web, one, two, of_two, routed]);
 }
