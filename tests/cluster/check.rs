@@ -49,6 +49,7 @@ fn check_is_green_and_red_for_each_fault() {
     {
         let _away = without_control();
         red("no control plane", &[], "scaled to 0", "--replicas=1");
+        red("a webhook that cannot be asked", &[], "cannot ask the webhook", "port 8443");
         let other = Authority::new("other");
         check(
             "roots that are not the issuer's",

@@ -141,6 +141,8 @@ pub struct Facts {
     pub workloads: Vec<Value>,
     /// Events of pods that were not made.
     pub events: Vec<Value>,
+    /// What became of a pod that asks for a proxy, of which the API server did all but to make it; or why it was refused.
+    pub trial: Option<Result<Value, String>>,
     /// What proxies say of themselves, by `namespace/name` of their pods: an exposition, or why there is none.
     pub proxy_metrics: BTreeMap<String, Result<String, String>>,
     /// What the chart grants to the control plane, and whether it may.

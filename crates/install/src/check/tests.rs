@@ -204,6 +204,7 @@ fn well(mode: Mode) -> Facts {
             workload("ReplicaSet", "shop", "web-5d", 1),
             workload("DaemonSet", "shop", "log", 1),
         ],
+        trial: Some(Ok(pod("default", "", Some("proxy:1")))),
         proxy_metrics: [("shop/web-1".to_owned(), Ok(said(NOW - 3600, 1, 2, 0)))].into(),
         rights: rights::of_control("leno").into_iter().map(|right| (right, true)).collect(),
         own_rights: rights::of_installation("leno")

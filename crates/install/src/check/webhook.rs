@@ -7,7 +7,8 @@ use super::{Category, entries, failed, passing, warning};
 use crate::certificates::{self, Pair};
 use crate::linkerd;
 use base64::Engine as _;
-use leno_inject::scope::Words;
+use leno_inject::pod::INIT;
+use leno_inject::scope::{self, Words};
 use leno_tls::{Serving, UnixTime};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// The leader renews at two thirds of 90 days; less than this means that it does not.
 const SOON_SECONDS: u64 = 20 * 24 * 60 * 60;
+/// Entries of our configuration end in this.
+const OURS: &str = ".injector.leno.dev";
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     let apply =
@@ -38,7 +41,38 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     if let Some(configuration) = configuration {
         policy(configuration, category);
     }
+    trial(facts, category);
     beside_linkerd(facts, category);
+}
+
+/// All else can be right, and the API server not get through: its requests come from outside of the pods' network in many clusters.
+fn trial(facts: &Facts, category: &mut Category<'_>) {
+    let what = "a pod that asks for a proxy gets one";
+    let verdict = match &facts.trial {
+        None => None,
+        Some(Ok(pod)) if scope::is_injected(&pod["spec"]) => None,
+        Some(Ok(_)) => passing(
+            "the API server would make it without",
+            format!(
+                "the webhook was not asked, or did not answer as ours: kubectl get {WEBHOOK} says which Service the API server asks"
+            ),
+        ),
+        Some(Err(why)) if why.contains("failed calling webhook") && why.contains(OURS) => passing(
+            format!("the API server cannot ask the webhook: {why}"),
+            format!(
+                "it has to reach pods of leno-control at port 8443: look at firewalls between the API server and the nodes, at \
+                 NetworkPolicies of {}, and at its log",
+                facts.namespace
+            ),
+        ),
+        // Refused for what was put in.
+        Some(Err(why)) if why.contains(INIT) => None,
+        Some(Err(why)) => warning(
+            format!("not known: a pod on trial was refused: {why}"),
+            "nothing is said of it, neither good nor bad: -n names another namespace, in which you may make pods",
+        ),
+    };
+    category.add(what, verdict);
 }
 
 /// Two proxies in one pod are worse than none.

@@ -3,6 +3,8 @@
 
 use super::super::reach::Reach;
 use crate::args::Check;
+use leno_inject::annotation::INJECT;
+use leno_inject::scope::EXCLUDED;
 use leno_install::check::facts::{self, Facts, Mode};
 use leno_install::check::rights::{self, Right};
 use leno_install::check::{hearing, proxies};
@@ -10,7 +12,7 @@ use leno_install::{linkerd, others};
 use leno_kube::cluster::{Cluster, Page, Person};
 use leno_kube::pod::PROXY_ADMIN_PORT;
 use leno_kube::refused::Refused;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the control plane shows its metrics.
@@ -68,6 +70,7 @@ pub(super) async fn facts(wish: &Check) -> Facts {
         return facts;
     }
     lists(&reach, &mut facts).await;
+    trial(&reach, &mut facts).await;
     for right in rights::of_control(&facts.namespace) {
         review(&reach, &mut facts, right, Some("leno-control")).await;
     }
@@ -175,6 +178,24 @@ async fn list(reach: &Reach, facts: &mut Facts, name: &str, path: &str) -> Vec<V
     }
 }
 
+/// Asks for a pod that is not made (`dryRun`), for what the webhook does to it.
+async fn trial(reach: &Reach, facts: &mut Facts) {
+    let is_left_out = |name: &str| name == facts.namespace || EXCLUDED.contains(&name);
+    let namespace = facts.only.as_deref().filter(|name| !is_left_out(name)).unwrap_or("default");
+    if is_left_out(namespace) {
+        facts.trial = Some(Err(format!("nothing in {namespace} is injected")));
+        return;
+    }
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "leno-check-", "labels": {INJECT: "enabled"}},
+        "spec": {"containers": [{"name": "none", "image": "localhost/none:1"}]},
+    });
+    let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+    facts.trial = Some(reach.create(&path, &pod).await.map_err(|why| words(&why)));
+}
+
 /// Asks whether the control plane's account may, or we ourselves.
 async fn review(reach: &Reach, facts: &mut Facts, right: Right, account: Option<&str>) {
     let namespace = facts.namespace.clone();
@@ -225,6 +246,27 @@ mod tests {
             let whole = shown::text(&findings, false);
             assert!(!whole.contains("√ the nodes' clocks"), "{whole}");
             assert!(!whole.contains("√ the control plane may do"), "{whole}");
+        }
+    }
+
+    /// Where nothing is injected, nothing is tried.
+    #[test]
+    fn a_pod_is_tried_where_pods_are_injected() {
+        for (flags, tried) in [
+            ("", Some("default")),
+            ("-n shop", Some("shop")),
+            ("-n leno", Some("default")),
+            ("-n kube-system", Some("default")),
+            ("--control-namespace default", None),
+            ("--control-namespace default -n shop", Some("shop")),
+        ] {
+            let server = ApiServer::new(|_| (OK, serde_json::json!({"items": []})));
+            let facts = gathered(flags, &server);
+            let paths = server.asked();
+            let asked = paths.iter().find(|path| path.contains("dryRun")).map(String::as_str);
+            let expected = tried.map(|name| format!("/api/v1/namespaces/{name}/pods?dryRun=All"));
+            assert_eq!(asked, expected.as_deref(), "{flags}");
+            assert_eq!(facts.trial.is_some_and(|trial| trial.is_ok()), tried.is_some(), "{flags}");
         }
     }
 

@@ -30,6 +30,7 @@ fn blind(mode: Mode) -> Facts {
         now: good.now,
         server: good.server,
         server_clock: good.server_clock,
+        trial: Some(Err(WHY.to_owned())),
         unread: all.map(|name| ((*name).to_owned(), WHY.to_owned())).collect(),
         ..Facts::default()
     }

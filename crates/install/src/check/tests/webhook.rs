@@ -109,6 +109,35 @@ fn linkerds_injector_beside_ours() {
     assert!(told.contains("without a proxy: other/db-1"), "{told}");
 }
 
+/// The commonest fault of an installation: nothing is wrong with it, and the API server cannot get there.
+#[test]
+fn a_pod_on_trial() {
+    let refused = |why: &'static str| move |f: &mut Facts| f.trial = Some(Err(why.into()));
+    let mode = || well(Mode::Whole);
+    check(
+        mode(),
+        |f| f.trial = Some(Ok(json!({"spec": {"containers": [{"name": "none"}]}}))),
+        &["× the API server would make it without"],
+    );
+    check(
+        mode(),
+        refused(
+            "Internal error occurred: failed calling webhook \"pods.injector.leno.dev\": context deadline exceeded",
+        ),
+        &["× the API server cannot ask the webhook: Internal error", "port 8443", "firewalls"],
+    );
+    check(
+        mode(),
+        refused("failed calling webhook \"policies.example.org\": context deadline exceeded"),
+        &["‼ not known: a pod on trial was refused: failed calling webhook", "-n names"],
+    );
+    let mut secure = mode();
+    refused(
+        "pods \"leno-check-x\" is forbidden: violates PodSecurity \"baseline:latest\": non-default capabilities (container \"leno-init\")",
+    )(&mut secure);
+    assert_eq!(told(&secure), "");
+}
+
 #[test]
 fn what_is_no_difference() {
     let mut facts = well(Mode::Whole);
