@@ -339,22 +339,21 @@ impl<T> Compiler<'_, T> {
             .into_iter()
             .enumerate()
             .filter_map(|(number, rule)| self.rule(&format!("spec.rules[{number}]"), rule));
-        let rules = compiled.collect();
-        let hosts = hostnames.into_iter().flatten().take(HOSTS_MAX);
-        let hosts = hosts.map(|host| host_match(host)).collect();
-        let compiled = Compiled { resource: self.resource(), hosts, rules };
-        if compiled.rules.is_empty() {
+        let rules: Vec<_> = compiled.collect();
+        if rules.is_empty() {
             return None;
         }
+        let hosts = hostnames.into_iter().flatten().take(HOSTS_MAX);
+        let hosts: Vec<_> = hosts.map(|host| host_match(host)).collect();
+        let route = |hosts, rules| Compiled { resource: self.resource(), hosts, rules };
         // Its rules were looked at one by one.
-        let bare = Compiled { rules: vec![self.failing_all()], ..compiled.clone() };
-        if let Err(wrong) = rule::told(bare) {
+        if let Err(wrong) = rule::told(route(hosts.clone(), vec![self.failing_all()])) {
             self.report("spec.hostnames", format!("{wrong}; the route is not used"));
             self.unsupported();
             self.findings.rules_good = 0;
             return None;
         }
-        Some(compiled)
+        Some(route(hosts, rules))
     }
 
     /// The Service and port that a parent reference means; for which clients.

@@ -15,12 +15,17 @@ mod routes;
 mod services;
 mod steps;
 
+/// What a directory with one file has.
+fn read(text: &str) -> Inventory {
+    let mut layers = crate::source::layers::Layers::default();
+    layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), text));
+    layers.inventory()
+}
+
 /// The world of a text of manifests, from a directory; it is the same from an API server.
 #[track_caller]
 fn world(text: &str) -> World {
-    let mut layers = crate::source::layers::Layers::default();
-    layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), text));
-    let read = layers.inventory();
+    let read = read(text);
     let world = World::build(&read, &MeshNames::default(), 1);
     let listed = crate::source::kubernetes::tests::by_events(text);
     let other = World::build(&listed, &MeshNames::default(), 1);

@@ -447,11 +447,8 @@ fn a_proxy_is_believed_where_it_can_be_seen() {
                 .replace("containers: [", &format!("{containers}, containers: [")),
             service("a", "web", "10.96.0.1", ""),
         ];
-        let mut layers = crate::source::layers::Layers::default();
-        let file = std::path::Path::new("m.yaml");
-        layers.put(0, file.into(), crate::source::parse::parse(&file.into(), &text.concat()));
         let names = MeshNames { proxies_are_containers: on_kubernetes, ..MeshNames::default() };
-        let world = World::build(&layers.inventory(), &names, 1);
+        let world = World::build(&read(&text.concat()), &names, 1);
         check_endpoints(&world, "web.a.svc:80", Some(&[expected]));
         check_problems(&world, problem);
     };
@@ -478,11 +475,8 @@ fn ports_that_are_not_captured_are_those_of_the_proxy_that_runs() {
             pod("a", "web", "10.1.0.1", own, true).replace("containers: [", &proxy),
             service("a", "web", "10.96.0.1", ""),
         ];
-        let mut layers = crate::source::layers::Layers::default();
-        let file = std::path::Path::new("m.yaml");
-        layers.put(0, file.into(), crate::source::parse::parse(&file.into(), &text.concat()));
         let names = MeshNames { proxies_are_containers: true, ..MeshNames::default() };
-        let world = World::build(&layers.inventory(), &names, 1);
+        let world = World::build(&read(&text.concat()), &names, 1);
         check_endpoints(&world, "web.a.svc:80", Some(&[expected]));
     };
     let (meshed, plain) = ("10.1.0.1:8080 a/web ns/a/sa/web-account", "10.1.0.1:8080 a/web");
