@@ -3,6 +3,7 @@
 use crate::security::with_authority;
 use leno_tests::authority::{Authority, Leaf};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
+use leno_tests::network;
 use leno_tests::script::find;
 use leno_tests::wait;
 use nix::sys::signal::Signal;
@@ -161,6 +162,43 @@ fn who_does_not_read_holds_up_nobody() {
     slow.read_exact(&mut rest).expect("all of it, once it is read");
     assert!(rest.iter().all(|byte| *byte == b'x'));
     check_opened(&mesh, 1.0..=1.0);
+}
+
+/// Uploads need connections of their own, which cannot be opened now. Requests that share a connection go on: each that ends
+/// frees a stream, and must not wake uploads that cannot use it, which woke each other for ever.
+#[test]
+fn uploads_that_wait_for_a_connection_leave_the_thread_to_others() {
+    const UPLOADS: usize = 40;
+    const REQUESTS: usize = 50;
+    const REQUESTS_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+    let plan = Plan::new().pod("client").share_from(1);
+    // Attempts to connect last as long as the test.
+    let plan = plan.proxy_env("LENO_PROXY_CONNECT_MILLISECONDS", "60000").pod("server");
+    let mesh = plan.service("server", [PORT], &["server"]).start("sharing-uploads", Meshed::Yes);
+    serve(listen(&mesh), |mut stream| {
+        while head(&mut stream).is_some() {
+            drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+        }
+    });
+    let mut quick = connect(&mesh);
+    ask(&mut quick, "/");
+    assert_eq!(answer(&mut quick, 2), b"ok");
+    network::drop_new_connections(mesh.node(), &[PORT, 4143]).expect("rules");
+    let uploads: Vec<TcpStream> = (0..UPLOADS)
+        .map(|_| {
+            let mut upload = connect(&mesh);
+            let head = b"POST / HTTP/1.1\r\nHost: server\r\nTransfer-Encoding: chunked\r\n\r\n400\r\nx";
+            upload.write_all(head).expect("begun");
+            upload
+        })
+        .collect();
+    let begun = std::time::Instant::now();
+    for _ in 0..REQUESTS {
+        ask(&mut quick, "/");
+        assert_eq!(answer(&mut quick, 2), b"ok");
+        assert!(begun.elapsed() < REQUESTS_MAX, "requests beside uploads are held up");
+    }
+    drop(uploads);
 }
 
 /// Requests that may not be repeated, on streams that are used again, while the other proxy is told to end: each is answered.

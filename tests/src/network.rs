@@ -109,6 +109,20 @@ pub fn answer_services(node: &Namespace, pairs: &[(Addresses, Addresses)]) -> Re
     node.run(|| feed("nft", &["-f", "-"], &rules))
 }
 
+/// Drops every attempt to open a connection to these ports that passes the node; open connections go on.
+///
+/// # Errors
+/// When `nft` refuses.
+pub fn drop_new_connections(node: &Namespace, ports: &[u16]) -> Result<()> {
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let rules = format!(
+        "table inet held {{\n chain prerouting {{\n  type filter hook prerouting priority filter;\n  \
+         tcp dport {{ {} }} tcp flags & (syn|ack) == syn drop\n }}\n}}\n",
+        ports.join(", ")
+    );
+    node.run(|| feed("nft", &["-f", "-"], &rules))
+}
+
 fn ip(batch: &str) -> Result<()> {
     feed("ip", &["-batch", "-"], batch)
 }

@@ -70,10 +70,15 @@ pub struct Dialling(Rc<Dials>);
 #[derive(Debug, Default)]
 struct Dials {
     count: Cell<usize>,
-    /// Those who can use an idle connection as well as a turn.
-    either: Queue,
-    /// Those who need a connection of their own.
+    /// Requests that can use a stream of a shared connection, an idle connection or a turn.
+    any: Queue,
+    /// Requests that can use an idle connection or a turn. They wait apart from `any`: a request that is woken for
+    /// something that it cannot use would have to wake another, and two of them would do so for ever.
+    own: Queue,
+    /// Requests that need a fresh connection.
     turn: Queue,
+    /// Whether `own` comes before `any` the next time: neither starves the other.
+    own_first: Cell<bool>,
 }
 
 /// Who waits, and how they are woken: one for each thing that comes free, so that none is told in vain.
@@ -117,8 +122,32 @@ impl Drop for Waiting<'_> {
 }
 
 impl Dials {
+    /// The queue of requests with this preference; those without one need a fresh connection.
+    fn queue(&self, prefer: Option<Prefer>) -> &Queue {
+        match prefer {
+            Some(Prefer::Shared | Prefer::Own) => &self.any,
+            Some(Prefer::OnlyOwn) => &self.own,
+            None => &self.turn,
+        }
+    }
+
+    /// A stream of a shared connection came free.
+    fn shared_is_free(&self) {
+        self.any.wake();
+    }
+
+    /// An idle connection came free; `false` where nobody waits for one.
+    fn own_is_free(&self) -> bool {
+        let own_first = !self.own_first.get();
+        self.own_first.set(own_first);
+        match own_first {
+            true => self.own.wake() || self.any.wake(),
+            false => self.any.wake() || self.own.wake(),
+        }
+    }
+
     fn turn_is_free(&self) {
-        if !self.either.wake() {
+        if !self.own_is_free() {
             self.turn.wake();
         }
     }
@@ -204,10 +233,10 @@ impl Peer {
         Waiting::new(&self.acquiring)
     }
 
-    /// Wakes everybody who waits for a connection: there is room for all.
+    /// Wakes every request that can use a stream of a shared connection: there is room for all.
     pub fn tell_all(&self) {
-        for _ in 0..self.dials.either.waiting.get() {
-            self.dials.either.wake();
+        for _ in 0..self.dials.any.waiting.get() {
+            self.dials.any.wake();
         }
     }
 
@@ -219,33 +248,33 @@ impl Peer {
                 count.set(count.get() + 1);
                 break Turn::Dial(Dialling(self.dials.clone()));
             }
-            let Some(prefer) = prefer else {
-                self.dials.turn.wait().await;
-                continue;
-            };
-            self.dials.either.wait().await;
-            if let Some(stream) = self.take(prefer).await {
+            self.dials.queue(prefer).wait().await;
+            if let Some(prefer) = prefer
+                && let Some(stream) = self.take(prefer).await
+            {
                 break Turn::Idle(stream);
             }
-            if prefer == Prefer::OnlyOwn && !self.shared.idle.is_empty() {
-                // What came free is of use to somebody else.
-                self.dials.either.wake();
-            }
         };
-        // A turn and a connection may have come free together, and told only one of those who wait.
+        // Several may have come free together, and woken only one of the requests that wait.
         if count.get() < DIALS_MAX {
             self.dials.turn_is_free();
-        } else if !self.idle.is_empty() || !self.shared.idle.is_empty() {
-            self.dials.either.wake();
+        } else if !self.idle.is_empty() {
+            self.dials.own_is_free();
+        } else if !self.shared.idle.is_empty() {
+            self.dials.shared_is_free();
         }
         got
     }
 
     /// Keeps a connection for the next request.
     pub fn put(&self, stream: Stream, worker: &Worker) {
-        let idle = if stream.is_multiplexed() { &self.shared.idle } else { &self.idle };
-        idle.put(stream, worker);
-        self.dials.either.wake();
+        if stream.is_multiplexed() {
+            self.shared.idle.put(stream, worker);
+            self.dials.shared_is_free();
+        } else {
+            self.idle.put(stream, worker);
+            self.dials.own_is_free();
+        }
     }
 
     /// Closes idle connections that are old or that the other side has closed.
