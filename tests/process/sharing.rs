@@ -187,7 +187,8 @@ fn uploads_that_wait_for_a_connection_leave_the_thread_to_others() {
     let uploads: Vec<TcpStream> = (0..UPLOADS)
         .map(|_| {
             let mut upload = connect(&mesh);
-            let head = b"POST / HTTP/1.1\r\nHost: server\r\nTransfer-Encoding: chunked\r\n\r\n400\r\nx";
+            let head =
+                b"POST / HTTP/1.1\r\nHost: server\r\nTransfer-Encoding: chunked\r\n\r\n400\r\nx";
             upload.write_all(head).expect("begun");
             upload
         })

@@ -289,16 +289,16 @@ fn identity_metrics(status: Arc<identity::Status>) -> admin::ExtraMetrics {
         // Writing to a String cannot fail.
         let _infallible = write!(
             text,
-            "# HELP control_identity_cert_expiration_timestamp_seconds When the certificate expires.\n\
+            "# HELP control_identity_cert_expiration_timestamp_seconds Expiry of the certificate, in seconds since 1970.\n\
              # TYPE control_identity_cert_expiration_timestamp_seconds gauge\n\
              control_identity_cert_expiration_timestamp_seconds {expiry}\n\
-             # HELP control_identity_chain_expiration_timestamp_seconds When the first link of its chain expires.\n\
+             # HELP control_identity_chain_expiration_timestamp_seconds Earliest expiry in the certificate chain, in seconds since 1970.\n\
              # TYPE control_identity_chain_expiration_timestamp_seconds gauge\n\
              control_identity_chain_expiration_timestamp_seconds {chain}\n\
-             # HELP control_identity_cert_refresh_timestamp_seconds When the certificate was issued to us.\n\
+             # HELP control_identity_cert_refresh_timestamp_seconds Time when the certificate was issued, in seconds since 1970.\n\
              # TYPE control_identity_cert_refresh_timestamp_seconds gauge\n\
              control_identity_cert_refresh_timestamp_seconds {refresh}\n\
-             # HELP control_identity_cert_refreshes_total Certifications.\n\
+             # HELP control_identity_cert_refreshes_total Certificate requests, by result.\n\
              # TYPE control_identity_cert_refreshes_total counter\n\
              control_identity_cert_refreshes_total{{result=\"ok\"}} {ok}\n\
              control_identity_cert_refreshes_total{{result=\"error\"}} {failed}\n"
@@ -311,7 +311,7 @@ fn anchors_metrics(credentials: watch::Receiver<Option<Arc<Credentials>>>) -> ad
     Box::new(move |text| {
         let Some(newest) = credentials.borrow().clone() else { return };
         text.push_str(
-            "# HELP identity_trust_anchors_info 1, for each root that is trusted.\n\
+            "# HELP identity_trust_anchors_info Always 1, for each trusted root certificate.\n\
              # TYPE identity_trust_anchors_info gauge\n",
         );
         for root in newest.anchors().known() {

@@ -67,7 +67,12 @@ impl Status {
 
     /// Writes its families.
     pub fn write(&self, text: &mut String) {
-        head(text, "discovery_entries", "gauge", "Destinations and ports that are followed.");
+        head(
+            text,
+            "discovery_entries",
+            "gauge",
+            "Destinations and ports that the proxy watches, by topic.",
+        );
         let entries = [
             ("topic=\"outbound\"", &self.outbound_entries),
             ("topic=\"endpoints\"", &self.endpoints_entries),
@@ -76,25 +81,35 @@ impl Status {
         for (labels, count) in entries {
             sample(text, "discovery_entries", labels, count.load(Relaxed));
         }
-        head(text, "discovery_streams", "gauge", "Streams on which the control plane has spoken.");
+        head(
+            text,
+            "discovery_streams",
+            "gauge",
+            "Open streams on which the control plane has sent a message.",
+        );
         sample(text, "discovery_streams", "", self.streams_open.load(Relaxed));
-        head(text, "discovery_updates_total", "counter", "Messages that were taken.");
+        head(
+            text,
+            "discovery_updates_total",
+            "counter",
+            "Messages from the control plane that were applied.",
+        );
         sample(text, "discovery_updates_total", "", self.updates.load(Relaxed));
         head(
             text,
             "discovery_ended_total",
             "counter",
-            "Streams that the control plane ended in order.",
+            "Streams that the control plane closed without an error.",
         );
         sample(text, "discovery_ended_total", "", self.ended.load(Relaxed));
         head(
             text,
             "discovery_restored_total",
             "counter",
-            "States of the last snapshot that are or were in force.",
+            "Entries of the last snapshot that were applied.",
         );
         sample(text, "discovery_restored_total", "", self.restored.load(Relaxed));
-        head(text, "discovery_errors_total", "counter", "What went wrong with the control plane.");
+        head(text, "discovery_errors_total", "counter", "Errors of discovery, by kind.");
         let errors = [
             ("error=\"malformed\"", &self.malformed),
             ("error=\"endpoint\"", &self.endpoints_refused),
@@ -106,8 +121,7 @@ impl Status {
         for (labels, count) in errors {
             sample(text, "discovery_errors_total", labels, count.load(Relaxed));
         }
-        let help =
-            "Since when the control plane answers, in seconds since 1970; 0 while it does not.";
+        let help = "Time since when the control plane answers, in seconds since 1970; 0 while it does not.";
         head(text, "discovery_reachable_since_seconds", "gauge", help);
         let seconds = self.reachable_since.load(Relaxed) / 1000;
         sample(text, "discovery_reachable_since_seconds", "", seconds);

@@ -35,7 +35,7 @@ impl Status {
             tracing::warn!(
                 left_out,
                 bytes,
-                "the snapshot is full; what did not fit is lost with a restart"
+                "the snapshot is full; entries that did not fit are lost when the proxy restarts"
             );
         }
     }
@@ -45,10 +45,10 @@ impl Status {
         let refused = !matches!(error, SnapshotError::Directory(DirectoryError::Io(..)));
         if refused {
             self.refused.fetch_add(1, Relaxed);
-            tracing::warn!(%error, "what is in the state directory is not used");
+            tracing::warn!(%error, "the snapshot in the state directory is not valid and was ignored");
         } else {
             self.failures.fetch_add(1, Relaxed);
-            tracing::warn!(%error, "the state directory does not serve; a restart begins with nothing");
+            tracing::warn!(%error, "the state directory (LENO_PROXY_STATE_DIR) is not usable; the proxy starts without a snapshot after a restart");
         }
     }
 
@@ -60,22 +60,27 @@ impl Status {
         };
         gauge(
             "snapshot_saved_timestamp_seconds",
-            "When what the control plane said was last saved for a restart; 0 where it was not.",
+            "Time when the snapshot was last written, in seconds since 1970; 0 if never.",
             &self.saved_unix_seconds,
         );
         gauge("snapshot_bytes", "Size of the last snapshot.", &self.saved_bytes);
-        gauge("snapshot_states", "States in the last snapshot.", &self.saved_states);
+        gauge("snapshot_states", "Entries in the last snapshot.", &self.saved_states);
         gauge(
             "snapshot_left_out",
-            "States that did not fit into the last snapshot.",
+            "Entries that did not fit into the last snapshot.",
             &self.left_out,
         );
         gauge(
             "snapshot_loaded",
-            "States that the proxy's last run has left to this one.",
+            "Entries that were read from the snapshot at start.",
             &self.loaded,
         );
-        head(text, "snapshot_errors_total", "counter", "Snapshots not written, or not believed.");
+        head(
+            text,
+            "snapshot_errors_total",
+            "counter",
+            "Snapshots that could not be written (failed) or were rejected when read (refused).",
+        );
         let errors = [("error=\"failed\"", &self.failures), ("error=\"refused\"", &self.refused)];
         for (labels, count) in errors {
             sample(text, "snapshot_errors_total", labels, count.load(Relaxed));

@@ -10,21 +10,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Families of plain counters and gauges: name, type, help. A family that is not here is a bug that a test finds.
 pub(super) const PLAIN: &[(&str, &str, &str)] = &[
-    ("access_log_dropped_total", "counter", "Access log lines dropped because stdout was slow."),
-    ("http_retries_total", "counter", "Requests tried again."),
-    ("inbound_http_authz_allow_total", "counter", "Requests that policy allowed."),
-    ("inbound_http_authz_deny_total", "counter", "Requests that policy denied."),
-    ("inbound_tcp_authz_allow_total", "counter", "Connections that policy allowed."),
-    ("inbound_tcp_authz_deny_total", "counter", "Connections that policy denied."),
-    ("inbound_tcp_errors_total", "counter", "Inbound connections that ended other than complete."),
-    ("outbound_http_balancer_endpoints", "gauge", "Endpoints of a balancer, by state."),
     (
-        "outbound_tcp_errors_total",
+        "access_log_dropped_total",
         "counter",
-        "Outbound connections that ended other than complete.",
+        "Access log lines that were dropped because standard output was slow.",
     ),
-    ("tcp_detect_timeouts_total", "counter", "Connections whose client sent nothing in time."),
-    ("tls_refused_total", "counter", "Mutual TLS handshakes that failed."),
+    ("http_retries_total", "counter", "Retries of requests."),
+    ("inbound_http_authz_allow_total", "counter", "Inbound requests that policy allowed."),
+    ("inbound_http_authz_deny_total", "counter", "Inbound requests that policy denied."),
+    ("inbound_tcp_authz_allow_total", "counter", "Inbound connections that policy allowed."),
+    ("inbound_tcp_authz_deny_total", "counter", "Inbound connections that policy denied."),
+    ("inbound_tcp_errors_total", "counter", "Inbound connections that ended with an error."),
+    ("outbound_http_balancer_endpoints", "gauge", "Endpoints of a balancer, by state."),
+    ("outbound_tcp_errors_total", "counter", "Outbound connections that ended with an error."),
+    (
+        "tcp_detect_timeouts_total",
+        "counter",
+        "Connections whose client sent no bytes before the protocol detection timeout.",
+    ),
+    ("tls_refused_total", "counter", "Failed mutual TLS handshakes."),
 ];
 
 impl Registry {
@@ -49,7 +53,7 @@ impl Registry {
             &mut text,
             "tcp_detect_latency_ms",
             "histogram",
-            "Time that the protocol of a connection was looked for.",
+            "Duration of protocol detection, in milliseconds.",
         );
         for (labels, blocks) in &detect {
             let mut sum = Sum::default();
@@ -115,11 +119,11 @@ fn write_http(text: &mut String, entries: &Entries<HttpBlock>) {
         blocks.iter().for_each(|block| sum.add(block));
         sums.push((labels, sum));
     }
-    head(text, "request_total", "counter", "Requests.");
+    head(text, "request_total", "counter", "Requests that started.");
     for (labels, sum) in &sums {
         sample(text, "request_total", labels, sum.requests);
     }
-    head(text, "response_total", "counter", "Requests that have ended, by answer.");
+    head(text, "response_total", "counter", "Requests that ended, by status and classification.");
     let mut with_answer = String::new();
     for (labels, sum) in &sums {
         for (answer, count) in &sum.answers {
@@ -132,7 +136,7 @@ fn write_http(text: &mut String, entries: &Entries<HttpBlock>) {
         text,
         "response_latency_ms",
         "histogram",
-        "Time from a request to the first byte of its response.",
+        "Time from the start of a request to the first byte of its response, in milliseconds.",
     );
     for (labels, sum) in &sums {
         for (status, latency) in &sum.latencies {
@@ -195,13 +199,16 @@ fn write_tcp(text: &mut String, entries: &Entries<TcpBlock>) {
             sample(text, name, labels, value(sum));
         }
     };
-    family("tcp_open_total", "counter", "Connections opened.", &|sum| sum.opened);
-    family("tcp_open_connections", "gauge", "Connections open now.", &|sum| {
-        sum.opened.saturating_sub(sum.closed.iter().sum())
-    });
+    family("tcp_open_total", "counter", "Connections that were opened.", &|sum| sum.opened);
+    family(
+        "tcp_open_connections",
+        "gauge",
+        "Connections that are open now. A connection that several requests share counts once.",
+        &|sum| sum.opened.saturating_sub(sum.closed.iter().sum()),
+    );
     family("tcp_read_bytes_total", "counter", "Bytes read from the peer.", &|sum| sum.read);
     family("tcp_write_bytes_total", "counter", "Bytes written to the peer.", &|sum| sum.written);
-    head(text, "tcp_close_total", "counter", "Connections closed, by errno.");
+    head(text, "tcp_close_total", "counter", "Connections that were closed, by errno.");
     for (labels, sum) in &sums {
         for (errno, count) in ERRNOS.iter().zip(sum.closed).filter(|(_, count)| *count > 0) {
             sample(text, "tcp_close_total", &format!("{labels},errno=\"{errno}\""), count);

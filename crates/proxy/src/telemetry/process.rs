@@ -7,7 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Writes what the kernel tells; a figure that it does not tell is left out.
 pub(super) fn write(text: &mut String, started: SystemTime) {
-    head(text, "proxy_build_info", "gauge", "Which build this is.");
+    head(
+        text,
+        "proxy_build_info",
+        "gauge",
+        "Always 1; the labels are the version and vendor of this build.",
+    );
     let version = format!("version=\"{}\",vendor=\"leno\"", env!("CARGO_PKG_VERSION"));
     sample(text, "proxy_build_info", &version, 1);
     let mut figure = |name: &str, kind: &str, help: &str, value: Option<f64>| {
@@ -33,7 +38,7 @@ pub(super) fn write(text: &mut String, started: SystemTime) {
         "Virtual memory in bytes.",
         kibibytes(&status, "VmSize:").map(|kib| kib * 1024.0),
     );
-    figure("process_threads", "gauge", "Threads.", kibibytes(&status, "Threads:"));
+    figure("process_threads", "gauge", "Threads of the process.", kibibytes(&status, "Threads:"));
     // Reading the directory opens one of its own.
     let open = std::fs::read_dir("/proc/self/fd").ok().map(|files| files.count() - 1);
     figure("process_open_fds", "gauge", "Open file descriptors.", open.map(|count| count as f64));
@@ -43,7 +48,7 @@ pub(super) fn write(text: &mut String, started: SystemTime) {
     figure(
         "process_start_time_seconds",
         "gauge",
-        "When the process started, in seconds since 1970.",
+        "Start time of the process, in seconds since 1970.",
         since,
     );
 }
