@@ -1,14 +1,19 @@
-//! `cargo xtask fences`: which crate may reach which, which licences come in, what exists twice.
+//! `cargo xtask fences`: the rules for dependencies and imports.
 //!
-//! Licences and duplicates are written in `deny.toml`, which `cargo deny check` reads as well; reading it
-//! here costs no tool.
+//! - Which crate may reach which other crate.
+//! - Which licences are allowed, and which crates may exist in two versions: `deny.toml`, which `cargo deny check` reads as well.
+//! - [`circles`]: no import circle between the files of a crate, except those in `xtask/circles.toml`.
+//! - [`map`]: ARCHITECTURE.md names only paths and tests that exist.
 
+mod circles;
 mod licence;
+mod map;
 
 use crate::command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// A crate of ours, and what must not be in its graph, with the reason.
 const FORBIDDEN: [(&str, &[&str], &str); 6] = [
@@ -94,10 +99,15 @@ pub(crate) fn run() -> Result<()> {
     let rules: toml::Table = std::fs::read_to_string("deny.toml")?.parse()?;
     licences(&metadata, &rules, &mut wrong)?;
     duplicates(&metadata, &rules, &mut wrong)?;
+    let standing = circles::Standing::read()?;
+    let found = circles::of_all(metadata.roots())?;
+    standing.compare(&found, &mut wrong);
+    map::check(&mut wrong)?;
     if wrong.is_empty() {
         eprintln!(
-            "fences hold: {} crates of others, licences and versions as deny.toml says",
-            metadata.others().count()
+            "fences hold: {} crates of others; licences and versions as in deny.toml; {} import circles, each with its reason",
+            metadata.others().count(),
+            found.len()
         );
         return Ok(());
     }
@@ -141,6 +151,22 @@ fn text<'a>(package: &'a Value, field: &str) -> &'a str {
 impl Metadata {
     fn others(&self) -> impl Iterator<Item = &Value> {
         self.packages.iter().filter(|package| !package["source"].is_null())
+    }
+
+    /// The root files of our libraries, and of our programs where a package has no library.
+    fn roots(&self) -> Vec<PathBuf> {
+        let ours = self.packages.iter().filter(|package| package["source"].is_null());
+        let root = |package: &Value| {
+            let targets = package["targets"].as_array()?;
+            let of = |kind: &str| {
+                targets.iter().find(|target| {
+                    let kinds = target["kind"].as_array().into_iter().flatten();
+                    kinds.filter_map(Value::as_str).any(|word| word == kind)
+                })
+            };
+            of("lib").or_else(|| of("bin"))?["src_path"].as_str().map(PathBuf::from)
+        };
+        ours.filter_map(root).collect()
     }
 
     fn id(&self, name: &str) -> Result<&str> {

@@ -6,7 +6,7 @@
 //! - [`conformance`]: the Gateway API's own suite on a cluster.
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
-//! - [`fences`]: what no crate may reach, which licences come in, what exists twice.
+//! - [`fences`]: what no crate may reach, licences, duplicates, import circles, the map.
 //! - `bench`: what was promised of CPU, latency and memory, beside the peers, against `budgets.toml`.
 //! - `instructions`: what a request costs a proxy, in instructions, against `budgets.toml`.
 //! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
@@ -14,7 +14,7 @@
 //! - [`images`]: container images, made without a container engine.
 //! - [`fuzz`]: every fuzz target for a while.
 //!
-//! [`command`] is how all of them run other programs, [`budgets`] how they read and write `budgets.toml`.
+//! [`command`] is how all of them run other programs, [`budgets`] how they read and write `budgets.toml`, [`rust`] how they read source.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod images;
 #[cfg(feature = "bench")]
 mod instructions;
 mod pages;
+mod rust;
 mod setup;
 mod sizes;
 
@@ -46,7 +47,7 @@ cargo xtask chart         what leno install renders, beside what Helm renders
 cargo xtask conformance   the Gateway API's own suite for meshes, on the same cluster
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
-cargo xtask fences        dependency rules, licences, duplicates
+cargo xtask fences        dependencies, licences, import circles, paths in ARCHITECTURE.md
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
 cargo xtask images        container images as archives (--out DIR, --profile PROFILE, --libc glibc|musl)
