@@ -4,7 +4,7 @@
 //! which ask for the same packages, targets and features and so share everything.
 
 use crate::command::{self, is_root};
-use crate::{fences, pages, setup};
+use crate::{fences, pages, prose, setup};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::process::Command;
@@ -25,6 +25,8 @@ pub(crate) fn run() -> Result<()> {
     command::step(&mut command::cargo(&["fmt", "--all", "--check"]))?;
     eprintln!("\n+ fences");
     fences::run()?;
+    eprintln!("\n+ prose");
+    prose::run(&[])?;
     let clippy = [&["clippy"], &EVERYTHING[..], &["--all-targets", "--", "-D", "warnings"]];
     command::step(&mut command::cargo(&clippy.concat()))?;
     let build = [&["build"], &EVERYTHING[..], &["--bins", "--tests"]];

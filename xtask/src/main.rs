@@ -11,6 +11,7 @@
 //! - `instructions`: what a request costs a proxy, in instructions, against `budgets.toml`.
 //! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
+//! - [`prose`]: plain words in comments, documents and texts for operators.
 //! - [`images`]: container images, made without a container engine.
 //! - [`fuzz`]: every fuzz target for a while.
 //!
@@ -33,6 +34,7 @@ mod images;
 #[cfg(feature = "bench")]
 mod instructions;
 mod pages;
+mod prose;
 mod rust;
 mod setup;
 mod sizes;
@@ -48,6 +50,7 @@ cargo xtask conformance   the Gateway API's own suite for meshes, on the same cl
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
 cargo xtask fences        dependencies, licences, import circles, paths in ARCHITECTURE.md
+cargo xtask prose         plain words: no more findings than xtask/prose.toml allows (--list [PATH], --write)
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
 cargo xtask images        container images as archives (--out DIR, --profile PROFILE, --libc glibc|musl)
@@ -109,6 +112,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["bench" | "bench-quick" | "instructions", ..] => measure(words),
         ["bench-kubernetes", rest @ ..] => bench_kubernetes(rest),
         ["fences"] => fences::run(),
+        ["prose", rest @ ..] => prose::run(rest),
         ["sizes"] => sizes::run(),
         ["pages"] => pages::run(false),
         ["pages", "write"] => pages::run(true),
