@@ -4,17 +4,21 @@
 //! - [`drain`]: take nothing new, finish what we have, then cut at the deadline.
 //! - [`signal`]: SIGTERM and SIGINT as one future.
 //! - [`backoff`]: attempt and randomness to a delay; pure.
+//! - [`listen`]: one accept loop with limits for every listener.
 //! - [`memory`]: what nothing uses goes back to the system.
-//! - [`log`]: level (changeable at run time), plain or JSON.
+//! - [`log`]: level (changeable at run time), plain or JSON; it never blocks, and a kind of line has a rate limit.
 //! - [`random`]: small, fast, seedable; not for secrets.
+//! - [`sockets`]: peers that are gone while bytes are on their way.
 
-// Not `forbid`, which `memory` could not lift for its one call.
+// Not `forbid`, which those modules could not lift that need a call of the system's.
 #![deny(unsafe_code)]
 
 pub mod backoff;
 pub mod drain;
+pub mod listen;
 pub mod log;
 pub mod memory;
 pub mod random;
 pub mod signal;
+pub mod sockets;
 pub mod tasks;

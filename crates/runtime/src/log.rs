@@ -1,5 +1,10 @@
 //! Logs: to stderr, plain or JSON, with a level per target that can be changed at run time.
+//!
+//! A line never waits for whoever reads stderr, and one kind of line has a rate limit: see `lines.rs`.
 
+mod lines;
+
+use lines::Lines;
 use std::str::FromStr;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -71,9 +76,9 @@ pub fn parse(level: &str) -> Result<Targets, String> {
 pub fn start(level: &str, format: Format) -> Result<LevelHandle, String> {
     let (filter, handle) = reload::Layer::new(parse(level)?);
     let lines = match format {
-        Format::Plain => fmt::layer().with_ansi(false).with_writer(std::io::stderr).boxed(),
+        Format::Plain => fmt::layer().with_ansi(false).with_writer(Lines::new(format)).boxed(),
         Format::Json => {
-            fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed()
+            fmt::layer().json().flatten_event(true).with_writer(Lines::new(format)).boxed()
         }
     };
     Registry::default()
