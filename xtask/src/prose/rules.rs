@@ -125,13 +125,10 @@ fn is_no(words: &[Word<'_>], at: usize) -> bool {
         before
     };
     let ends = verb.raw.ends_with([',', '.', ':', ';']) || no.raw.ends_with([',', '.', ':', ';']);
-    VERBS.contains(&verb.plain.as_str())
-        && no.plain == "no"
-        && !ends
-        && !THERE.contains(&before)
-        && !COMPARED.contains(&noun.plain.as_str())
-        // A comparison: "no larger than".
-        && !(noun.plain.ends_with("er") && words.get(at + 3).is_some_and(|word| word.plain == "than"))
+    let compared = COMPARED.contains(&noun.plain.as_str())
+        || noun.plain.ends_with("er") && words.get(at + 3).is_some_and(|word| word.plain == "than");
+    let exists = THERE.contains(&before);
+    VERBS.contains(&verb.plain.as_str()) && no.plain == "no" && !ends && !exists && !compared
 }
 
 fn whom(word: &Word<'_>) -> bool {
