@@ -1,5 +1,4 @@
-# Two commands do everything on a Debian machine with cargo: `make demo` and `make test`.
-# What they do is written in xtask/; here is only what has to happen before xtask can be compiled.
+# The commands for a Debian machine with cargo. xtask/ implements them; this file does what has to happen before xtask can be compiled.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -21,21 +20,32 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 COMPILING := $(strip $(if $(shell command -v clang),,clang) $(if $(shell command -v ld.lld),,lld) \
 	$(if $(shell command -v cc),,gcc libc6-dev))
 
-.PHONY: help demo test test-cluster conformance fuzz bench bench-quick sizes clean ready-to-compile
+# What the demo runs, built by one cargo so that nothing is compiled twice. xtask/src/demo.rs has the same list.
+DEMO := xtask leno-cli leno-control leno-proxy leno-worker
+
+.PHONY: help demo test test-cluster conformance fuzz bench bench-quick sizes release clean able-to-compile ready-to-compile
 
 help:
-	@echo "make demo         bookinfo through the mesh: who spoke with whom, how well, at what cost (as root)"
-	@echo "make test         every check, and every test on this machine (as root)"
-	@echo "make test-cluster the mesh on a real Kubernetes: that of KUBECONFIG, or one that it boots (as root)"
-	@echo "make conformance  the Gateway API's own suite for meshes, on the same (as root)"
-	@echo "make fuzz         every fuzz target for 30 s"
-	@echo "make bench        CPU, latency and memory beside the peers, against budgets.toml: 15 minutes (as root)"
-	@echo "make bench-quick  the same in short, beside HAProxy alone: 4 minutes (as root)"
-	@echo "make sizes        sizes and dependency counts against budgets.toml"
+	@echo "make demo         run bookinfo through the mesh, print traffic, latency and cost (as root)"
+	@echo "make test         run every check, and every test that needs no cluster (as root)"
+	@echo "make test-cluster test the mesh on the Kubernetes of KUBECONFIG, or on one that it boots (as root)"
+	@echo "make conformance  run the Gateway API's suite for meshes on the same cluster (as root)"
+	@echo "make fuzz         run every fuzz target for 30 s"
+	@echo "make bench        compare CPU, latency and memory with other proxies and budgets.toml: 15 minutes (as root)"
+	@echo "make bench-quick  compare with HAProxy only: 4 minutes (as root)"
+	@echo "make sizes        compare sizes and numbers of dependencies with budgets.toml"
+	@echo "make release      build archives, Debian package, images, SBOM and checksums into target/dist"
 	@echo "make clean        remove everything that was built"
 
-demo: ready-to-compile
-	@cargo xtask demo
+demo: able-to-compile
+ifneq ($(ROOT),yes)
+	@echo "make demo needs root, because each pod is a network namespace. Run: sudo make demo" >&2
+	@exit 1
+endif
+	@echo "Building the programs of the demo, without the slow optimizations of a release. The first build takes about 5 minutes on two cores."
+	@$(AS_OWNER) env LENO_COMMIT="$$($(AS_OWNER) git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" \
+		cargo build --locked --profile demo $(addprefix --package ,$(DEMO))
+	@$${CARGO_TARGET_DIR:-target}/demo/xtask demo --built
 
 test: ready-to-compile
 	@cargo xtask ci
@@ -58,11 +68,14 @@ bench-quick: ready-to-compile
 sizes: ready-to-compile
 	@cargo xtask sizes
 
+release: ready-to-compile
+	@cargo xtask release
+
 clean:
 	cargo clean
 	rm -rf fuzz/target results
 
-ready-to-compile:
+able-to-compile:
 	@command -v cargo >/dev/null || { \
 		echo "cargo is missing; https://rustup.rs installs it. If only root misses it: sudo env \"PATH=\$$PATH\" make …" >&2; exit 1; }
 ifneq ($(COMPILING),)
@@ -75,4 +88,6 @@ else
 	@exit 1
 endif
 endif
+
+ready-to-compile: able-to-compile
 	@$(AS_OWNER) cargo build --quiet --package xtask

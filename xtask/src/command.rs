@@ -90,6 +90,22 @@ pub(crate) fn as_owner(program: impl Into<OsString>, words: &[&str]) -> Command 
     command
 }
 
+/// The commit that is built, for `--version`: "-modified" where the work tree differs from it, "unknown" outside of git.
+pub(crate) fn commit() -> String {
+    let git = |words: &[&str]| {
+        let output = as_owner("git", words).stderr(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    match git(&["status", "--porcelain", "--untracked-files=no"]) {
+        Some(changes) if changes.is_empty() => commit,
+        _ => commit + "-modified",
+    }
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     let mut command = cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]);

@@ -17,12 +17,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use town::Town;
 
+/// What is built: the programs that run, and this one, since other packages would be other features, and dependencies would be compiled twice.
+/// The Makefile has the same list.
+const PACKAGES: [&str; 5] = ["xtask", "leno-cli", "leno-control", "leno-proxy", "leno-worker"];
+
 /// Requests a second, each of which makes three or four hops.
 const RATE: u32 = 200;
 const SECONDS: u32 = 10;
 
-/// Builds, runs, shows and removes it all.
-pub(crate) fn run(profile: &str) -> Result<()> {
+/// Builds the programs, unless `make demo` has; runs, shows and removes it all.
+pub(crate) fn run(profile: &str, built: bool) -> Result<()> {
     setup::demo()?;
     if !is_root() {
         bail!(
@@ -31,13 +35,14 @@ pub(crate) fn run(profile: &str) -> Result<()> {
     }
     let target = command::target_directory()?;
     let directory = target.join(if profile == "dev" { "debug" } else { profile });
-    if !directory.join("leno").exists() {
-        eprintln!("Building Leno with all optimizations. The first time takes 10 to 20 minutes.");
+    if !built {
+        let mut build = command::cargo(&["build", "--locked", "--profile", profile]);
+        build.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+        command::run(build.env("LENO_COMMIT", command::commit()))?;
     }
-    command::run(&mut command::cargo(&["build", "--profile", profile]))?;
 
     let began = Instant::now();
-    let town = Town::start(&directory.join("leno"), &place(&target.join("demo")))?;
+    let town = Town::start(&directory.join("leno"), &place(&target.join("demo-state")))?;
     page::started(&town);
     let pods = town.pods()?;
     let before = Figures::read(&town, &pods)?;

@@ -100,8 +100,9 @@ fn run(words: &[&str]) -> Result<()> {
         ["test-cluster", rest @ ..] => cluster::run(rest),
         ["chart"] => chart::run(),
         ["conformance", rest @ ..] => conformance::run(rest),
-        ["demo"] => demo::run("release"),
-        ["demo", "--dev"] => demo::run("dev"),
+        ["demo"] => demo::run("demo", false),
+        ["demo", "--built"] => demo::run("demo", true),
+        ["demo", "--dev"] => demo::run("dev", false),
         ["setup"] => setup::demo(),
         ["setup", "test"] => setup::test(),
         #[cfg(feature = "bench")]

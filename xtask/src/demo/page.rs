@@ -94,6 +94,9 @@ pub(super) fn costs(traffic: &Figures) {
         "\n  A proxy that wakes for each request needs more for it than one that is busy, and the machine's"
     );
     println!("  other work shows: `make bench` measures, side by side with its peers.");
+    println!(
+        "  These are not release builds: they lack most optimizations. `make release` builds those."
+    );
 }
 
 fn cost_row(name: &str, cost: Cost) {
@@ -122,13 +125,11 @@ pub(super) fn ended(left: &[String], took: Duration) {
             took.as_secs_f64()
         );
         println!("To look around yourself:");
-        println!("    sudo target/release/leno up -f examples/bookinfo      # Ctrl-C ends it");
+        println!("    sudo target/demo/leno up -f examples/bookinfo      # Ctrl-C ends it");
         println!(
-            "    sudo target/release/leno exec client -- curl -s http://productpage:9080/productpage"
+            "    sudo target/demo/leno exec client -- curl -s http://productpage:9080/productpage"
         );
-        println!(
-            "    sudo target/release/leno edges                        # and ps, stat -w, logs"
-        );
+        println!("    sudo target/demo/leno edges                        # and ps, stat -w, logs");
     } else {
         println!("Ended, and these are left:");
         for thing in left {
