@@ -2,6 +2,8 @@
 #![no_main]
 
 use leno_api::outbound;
+use leno_model::limit::SERVICE_PATTERNS_BYTES_MAX;
+use leno_model::pattern::Patterns;
 use libfuzzer_sys::fuzz_target;
 use linkerd2_proxy_api::outbound::OutboundPolicy;
 use prost::Message;
@@ -10,7 +12,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(message) = OutboundPolicy::decode(bytes) else { return };
     let _ = outbound::unserved(&message);
     if let Ok(received) = outbound::received(&message) {
-        outbound::check(&received.policy).expect("what is kept of a message is one");
+        let patterns = Patterns::new("the Service", SERVICE_PATTERNS_BYTES_MAX);
+        outbound::check(&received.policy, &patterns).expect("what is kept of a message is one");
     }
     let Ok(policy) = outbound::from_message(&message) else { return };
     let said = outbound::to_message(&policy).expect("what came as a message is one");

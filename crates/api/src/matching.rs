@@ -3,9 +3,10 @@
 use crate::WireError;
 use crate::parts;
 use leno_model::limit::{CONDITIONS_MAX, FILTERS_MAX, HOSTS_MAX, PATTERN_BYTES_MAX};
+use leno_model::pattern::{Pattern, Patterns};
 use leno_model::route::{
-    Failure, Filter, HeaderChange, HeaderMatch, HostMatch, PathMatch, Pattern, QueryMatch,
-    Redirect, RequestMatch, TextMatch,
+    Failure, Filter, HeaderChange, HeaderMatch, HostMatch, PathMatch, QueryMatch, Redirect,
+    RequestMatch, TextMatch,
 };
 use linkerd2_proxy_api::{http_route, http_types, tls_route};
 use std::sync::Arc;
@@ -38,9 +39,13 @@ fn header_value(value: &[u8], field: &'static str) -> Result<Arc<str>, WireError
     parts::text(value, field)
 }
 
-fn pattern(text: &str, field: &'static str) -> Result<Pattern, WireError> {
+pub(crate) fn pattern(
+    text: &str,
+    field: &'static str,
+    patterns: &Patterns,
+) -> Result<Pattern, WireError> {
     parts::at_most(text.len(), PATTERN_BYTES_MAX, field)?;
-    Pattern::parse(text).map_err(|reason| WireError::invalid(field, reason))
+    patterns.compile(text).map_err(|reason| WireError::invalid(field, reason))
 }
 
 fn host(text: &str, field: &'static str) -> Result<Arc<str>, WireError> {
@@ -123,6 +128,7 @@ fn absolute_path(path: &str, field: &'static str) -> Result<Arc<str>, WireError>
 
 pub(crate) fn request_match(
     message: &http_route::HttpRouteMatch,
+    patterns: &Patterns,
 ) -> Result<RequestMatch, WireError> {
     use http_route::{path_match, query_param_match};
     parts::at_most(message.query_params.len(), CONDITIONS_MAX, "query_params")?;
@@ -133,7 +139,9 @@ pub(crate) fn request_match(
     {
         path_match::Kind::Exact(path) => absolute_path(path, "path.exact").map(PathMatch::Exact),
         path_match::Kind::Prefix(path) => absolute_path(path, "path.prefix").map(PathMatch::Prefix),
-        path_match::Kind::Regex(text) => pattern(text, "path.regex").map(PathMatch::Regex),
+        path_match::Kind::Regex(text) => {
+            pattern(text, "path.regex", patterns).map(PathMatch::Regex)
+        }
     };
     let query = |message: &http_route::QueryParamMatch| {
         let name = parts::some_text(&message.name, "query_params.name")?;
@@ -143,14 +151,14 @@ pub(crate) fn request_match(
                 TextMatch::Exact(parts::text(value, "query_params.exact")?)
             }
             query_param_match::Value::Regex(text) => {
-                TextMatch::Regex(pattern(text, "query_params.regex")?)
+                TextMatch::Regex(pattern(text, "query_params.regex", patterns)?)
             }
         };
         Ok(QueryMatch { name, value })
     };
     Ok(RequestMatch {
         path: message.path.as_ref().map(path).transpose()?,
-        headers: header_matches(&message.headers)?,
+        headers: header_matches(&message.headers, patterns)?,
         query: message.query_params.iter().map(query).collect::<Result<_, WireError>>()?,
         method: message.method.as_ref().map(method).transpose()?,
     })
@@ -184,6 +192,7 @@ pub(crate) fn request_match_message(request: &RequestMatch) -> http_route::HttpR
 
 pub(crate) fn header_matches(
     messages: &[http_route::HeaderMatch],
+    patterns: &Patterns,
 ) -> Result<Vec<HeaderMatch>, WireError> {
     use http_route::header_match::Value;
     parts::at_most(messages.len(), CONDITIONS_MAX, "headers")?;
@@ -191,7 +200,7 @@ pub(crate) fn header_matches(
         let name = header_name(&message.name, "headers.name")?;
         let value = match message.value.as_ref().ok_or(WireError::Missing("headers.value"))? {
             Value::Exact(value) => TextMatch::Exact(header_value(value, "headers.exact")?),
-            Value::Regex(text) => TextMatch::Regex(pattern(text, "headers.regex")?),
+            Value::Regex(text) => TextMatch::Regex(pattern(text, "headers.regex", patterns)?),
         };
         Ok(HeaderMatch { name, value })
     };

@@ -13,8 +13,9 @@
 
 use crate::WireError;
 use crate::parts;
-use leno_model::limit::RULES_MAX;
+use leno_model::limit::{RULES_MAX, SERVICE_PATTERNS_BYTES_MAX};
 use leno_model::name::WorkloadId;
+use leno_model::pattern::Patterns;
 use leno_model::route::{OutboundPolicy, OutboundProtocol};
 use linkerd2_proxy_api::outbound as message;
 use std::net::SocketAddr;
@@ -77,7 +78,11 @@ pub struct Received {
 /// # Errors
 /// Names the field that is missing, malformed, too large or not supported.
 pub fn from_message(message: &message::OutboundPolicy) -> Result<OutboundPolicy, WireError> {
-    let Received { policy, refused } = received(message)?;
+    whole(received(message)?)
+}
+
+fn whole(received: Received) -> Result<OutboundPolicy, WireError> {
+    let Received { policy, refused } = received;
     refused.into_iter().next().map_or(Ok(policy), |refused| Err(refused.error))
 }
 
@@ -87,6 +92,13 @@ pub fn from_message(message: &message::OutboundPolicy) -> Result<OutboundPolicy,
 /// # Errors
 /// What is not in a route is missing, malformed or too large.
 pub fn received(message: &message::OutboundPolicy) -> Result<Received, WireError> {
+    received_with(message, &Patterns::new("the Service", SERVICE_PATTERNS_BYTES_MAX))
+}
+
+fn received_with(
+    message: &message::OutboundPolicy,
+    patterns: &Patterns,
+) -> Result<Received, WireError> {
     use message::proxy_protocol::Kind;
     let mut spared = Spared::default();
     let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
@@ -97,14 +109,20 @@ pub fn received(message: &message::OutboundPolicy) -> Result<Received, WireError
             let opaque = detect.opaque.as_ref().ok_or(WireError::Missing("detect.opaque"))?;
             OutboundProtocol::Detect {
                 timeout: parts::duration(detect.timeout.as_ref(), "detect.timeout")?,
-                http1: http::routes(&http1.routes, &mut spared)?,
-                http2: http::routes(&http2.routes, &mut spared)?,
+                http1: http::routes(&http1.routes, patterns, &mut spared)?,
+                http2: http::routes(&http2.routes, patterns, &mut spared)?,
                 opaque: connection::opaque_routes(&opaque.routes, &mut spared)?,
             }
         }
-        Kind::Http1(http1) => OutboundProtocol::Http1(http::routes(&http1.routes, &mut spared)?),
-        Kind::Http2(http2) => OutboundProtocol::Http2(http::routes(&http2.routes, &mut spared)?),
-        Kind::Grpc(grpc) => OutboundProtocol::Grpc(grpc::routes(&grpc.routes, &mut spared)?),
+        Kind::Http1(http1) => {
+            OutboundProtocol::Http1(http::routes(&http1.routes, patterns, &mut spared)?)
+        }
+        Kind::Http2(http2) => {
+            OutboundProtocol::Http2(http::routes(&http2.routes, patterns, &mut spared)?)
+        }
+        Kind::Grpc(grpc) => {
+            OutboundProtocol::Grpc(grpc::routes(&grpc.routes, patterns, &mut spared)?)
+        }
         Kind::Opaque(opaque) => {
             OutboundProtocol::Opaque(connection::opaque_routes(&opaque.routes, &mut spared)?)
         }
@@ -114,12 +132,12 @@ pub fn received(message: &message::OutboundPolicy) -> Result<Received, WireError
     Ok(Received { policy: OutboundPolicy { parent, protocol }, refused: spared.refused })
 }
 
-/// Whether the policy can be written, and read again where it goes.
+/// Whether the policy can be written, and read again where it goes. Its patterns are among those given.
 ///
 /// # Errors
 /// What keeps it from that.
-pub fn check(policy: &OutboundPolicy) -> Result<(), WireError> {
-    from_message(&to_message(policy)?).map(drop)
+pub fn check(policy: &OutboundPolicy, patterns: &Patterns) -> Result<(), WireError> {
+    received_with(&to_message(policy)?, patterns).and_then(whole).map(drop)
 }
 
 /// Writes a policy.

@@ -3,12 +3,14 @@
 //! - [`name`]: identities, services, workloads; parsed once.
 //! - [`workload`]: endpoints and what is known about them.
 //! - [`route`]: where a request goes: [`route::pick`].
+//! - [`pattern`]: regular expressions of routes, within a budget.
 //! - [`policy`]: who may: [`policy::decide`].
 //! - [`limit`]: limits that both planes respect.
 #![forbid(unsafe_code)]
 
 pub mod limit;
 pub mod name;
+pub mod pattern;
 pub mod policy;
 pub mod route;
 pub mod workload;

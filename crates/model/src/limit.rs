@@ -22,6 +22,15 @@ pub const FILTERS_MAX: usize = 64;
 pub const CONDITIONS_MAX: usize = 64;
 /// A regular expression in a route is at most this long.
 pub const PATTERN_BYTES_MAX: usize = 1024;
+/// A compiled regular expression is at most this large. Every pattern of [`PATTERN_BYTES_MAX`] without counted
+/// repetition fits.
+pub const PATTERN_COMPILED_BYTES_MAX: usize = 64 << 10;
+/// All regular expressions of one route, compiled.
+pub const ROUTE_PATTERNS_BYTES_MAX: usize = 128 << 10;
+/// All regular expressions of one Service's routes, compiled: a proxy matches each request against them.
+pub const SERVICE_PATTERNS_BYTES_MAX: usize = 256 << 10;
+/// All regular expressions of one namespace's routes, compiled, equal ones once.
+pub const NAMESPACE_PATTERNS_BYTES_MAX: usize = 4 << 20;
 /// Any other text of a message is at most this long.
 pub const TEXT_BYTES_MAX: usize = 8192;
 /// Metric labels of one thing.

@@ -4,6 +4,7 @@
 //! method, then most headers, then most query parameters, then the first in order.
 
 use crate::name::Resource;
+use crate::pattern::Pattern;
 use crate::workload::Endpoint;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,39 +144,6 @@ pub struct QueryMatch {
     pub name: Arc<str>,
     /// On its first value.
     pub value: TextMatch,
-}
-
-/// A regular expression that must match the whole text.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    text: Arc<str>,
-    regex: Arc<regex_lite::Regex>,
-}
-
-impl Pattern {
-    /// Compiles; the size of the compiled form is limited by the library.
-    ///
-    /// # Errors
-    /// Says what is wrong with the expression.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        // Alone first: `a)|(?:b` is whole only inside our anchors, and would escape them.
-        regex_lite::Regex::new(text)
-            .and_then(|_| regex_lite::Regex::new(&format!("^(?:{text})$")))
-            .map(|regex| Self { text: text.into(), regex: Arc::new(regex) })
-            .map_err(|error| format!("regular expression {text:?}: {error}"))
-    }
-
-    /// The expression as written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-}
-
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
 }
 
 /// What a rule does besides choosing a backend.
@@ -433,7 +401,7 @@ impl PathMatch {
                 let rest = path.strip_prefix(prefix)?;
                 (rest.is_empty() || rest.starts_with('/')).then_some((false, prefix.len()))
             }
-            Self::Regex(pattern) => pattern.regex.is_match(path).then_some((false, path.len())),
+            Self::Regex(pattern) => pattern.is_match(path).then_some((false, path.len())),
         }
     }
 }
@@ -442,7 +410,7 @@ impl TextMatch {
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => exact.as_ref() == text,
-            Self::Regex(pattern) => pattern.regex.is_match(text),
+            Self::Regex(pattern) => pattern.is_match(text),
         }
     }
 }

@@ -3,8 +3,11 @@
 use super::{InboundRoute, authorization, authorization_message};
 use crate::outbound::grpc;
 use crate::{WireError, matching, parts};
-use leno_model::limit::{AUTHORIZATIONS_MAX, MATCHES_MAX, ROUTES_MAX, RULES_MAX};
+use leno_model::limit::{
+    AUTHORIZATIONS_MAX, MATCHES_MAX, ROUTES_MAX, RULES_MAX, SERVICE_PATTERNS_BYTES_MAX,
+};
 use leno_model::name::Resource;
+use leno_model::pattern::Patterns;
 use leno_model::route::RequestMatch;
 use linkerd2_proxy_api::grpc_route::GrpcRouteMatch;
 use linkerd2_proxy_api::http_route::{HostMatch, HttpRouteMatch, path_match};
@@ -14,16 +17,20 @@ use linkerd2_proxy_api::meta::Metadata;
 /// The routes of a protocol, where one of them lets anybody in; otherwise they say nothing about who may.
 pub(super) fn read(kind: &message::proxy_protocol::Kind) -> Result<Vec<InboundRoute>, WireError> {
     use message::proxy_protocol::Kind;
+    let patterns = &Patterns::new("the port", SERVICE_PATTERNS_BYTES_MAX);
     match kind {
-        Kind::Detect(detect) => read_http(&detect.http_routes),
-        Kind::Http1(http) => read_http(&http.routes),
-        Kind::Http2(http) => read_http(&http.routes),
-        Kind::Grpc(grpc) => read_grpc(&grpc.routes),
+        Kind::Detect(detect) => read_http(&detect.http_routes, patterns),
+        Kind::Http1(http) => read_http(&http.routes, patterns),
+        Kind::Http2(http) => read_http(&http.routes, patterns),
+        Kind::Grpc(grpc) => read_grpc(&grpc.routes, patterns),
         Kind::Opaque(_) | Kind::Tls(_) => Ok(Vec::new()),
     }
 }
 
-fn read_http(messages: &[message::HttpRoute]) -> Result<Vec<InboundRoute>, WireError> {
+fn read_http(
+    messages: &[message::HttpRoute],
+    patterns: &Patterns,
+) -> Result<Vec<InboundRoute>, WireError> {
     parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
     if messages.iter().all(|route| route.authorizations.is_empty()) {
         return Ok(Vec::new());
@@ -34,13 +41,17 @@ fn read_http(messages: &[message::HttpRoute]) -> Result<Vec<InboundRoute>, WireE
     let said = messages.split_last().filter(|(last, _)| says_nothing(last));
     let route = |route: &message::HttpRoute| {
         let rules = route.rules.iter().map(|rule| rule.matches.as_slice());
-        let matches = matches(rules, matching::request_match)?;
+        patterns.begin_route();
+        let matches = matches(rules, |one| matching::request_match(one, patterns))?;
         one(route.metadata.as_ref(), &route.hosts, matches, &route.authorizations)
     };
     some(said.map_or(messages, |(_, others)| others).iter().map(route))
 }
 
-fn read_grpc(messages: &[message::GrpcRoute]) -> Result<Vec<InboundRoute>, WireError> {
+fn read_grpc(
+    messages: &[message::GrpcRoute],
+    patterns: &Patterns,
+) -> Result<Vec<InboundRoute>, WireError> {
     parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
     if messages.iter().all(|route| route.authorizations.is_empty()) {
         return Ok(Vec::new());
@@ -50,7 +61,8 @@ fn read_grpc(messages: &[message::GrpcRoute]) -> Result<Vec<InboundRoute>, WireE
     let said = messages.split_last().filter(|(last, _)| says_nothing(last));
     let route = |route: &message::GrpcRoute| {
         let rules = route.rules.iter().map(|rule| rule.matches.as_slice());
-        let matches = matches(rules, grpc::rpc_match)?;
+        patterns.begin_route();
+        let matches = matches(rules, |one| grpc::rpc_match(one, patterns))?;
         one(route.metadata.as_ref(), &route.hosts, matches, &route.authorizations)
     };
     some(said.map_or(messages, |(_, others)| others).iter().map(route))

@@ -8,9 +8,9 @@ use super::spared::{Spared, rest};
 use crate::matching::{self, FailureKind};
 use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
+use leno_model::pattern::Patterns;
 use leno_model::route::{
-    Backend, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, PathMatch, Pattern,
-    RequestMatch,
+    Backend, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, PathMatch, RequestMatch,
 };
 use linkerd2_proxy_api::{grpc_route, outbound as message};
 
@@ -20,12 +20,17 @@ distribution!(grpc_route, route_backend, route_backend_message);
 const UNAVAILABLE: u16 = 14;
 /// A method of whatever service: this expression, then the escaped name.
 const ANY_SERVICE: &str = "/[^/]+/";
+/// Longer methods have no form as an expression.
+const METHOD_BYTES_MAX: usize = 256;
 
 pub(super) fn routes(
     messages: &[message::GrpcRoute],
+    patterns: &Patterns,
     spared: &mut Spared,
 ) -> Result<HttpRoutes, WireError> {
+    let rule = |message: &message::grpc_route::Rule| rule(message, patterns);
     let route = |message: &message::GrpcRoute| {
+        patterns.begin_route();
         some_rules(message.rules.len())?;
         Ok(HttpRoute {
             resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
@@ -33,8 +38,9 @@ pub(super) fn routes(
             rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
         })
     };
-    let matches =
-        |message: &message::grpc_route::Rule| message.matches.iter().map(rpc_match).collect();
+    let matches = |message: &message::grpc_route::Rule| {
+        message.matches.iter().map(|one| rpc_match(one, patterns)).collect()
+    };
     let rest_of = |message: &message::GrpcRoute, resource| {
         rest(resource, &message.hosts, &message.rules, rule, matches, UNAVAILABLE)
     };
@@ -42,26 +48,33 @@ pub(super) fn routes(
     Ok(HttpRoutes { routes })
 }
 
-fn rule(message: &message::grpc_route::Rule) -> Result<HttpRule, WireError> {
+fn rule(message: &message::grpc_route::Rule, patterns: &Patterns) -> Result<HttpRule, WireError> {
     parts::at_most(message.matches.len(), MATCHES_MAX, "routes.rules.matches")?;
     #[expect(deprecated, reason = "control planes from before `timeouts` say only this")]
     let old_timeout = message.request_timeout.as_ref();
     Ok(HttpRule {
-        matches: message.matches.iter().map(rpc_match).collect::<Result<_, _>>()?,
+        matches: message
+            .matches
+            .iter()
+            .map(|one| rpc_match(one, patterns))
+            .collect::<Result<_, _>>()?,
         filters: filters(&message.filters)?,
         backends: distribution(message.backends.as_ref())?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
     })
 }
 
-pub(crate) fn rpc_match(message: &grpc_route::GrpcRouteMatch) -> Result<RequestMatch, WireError> {
+pub(crate) fn rpc_match(
+    message: &grpc_route::GrpcRouteMatch,
+    patterns: &Patterns,
+) -> Result<RequestMatch, WireError> {
     let path = match &message.rpc {
         None => None,
-        Some(rpc) => rpc_path(&rpc.service, &rpc.method)?,
+        Some(rpc) => rpc_path(&rpc.service, &rpc.method, patterns)?,
     };
     Ok(RequestMatch {
         path,
-        headers: matching::header_matches(&message.headers)?,
+        headers: matching::header_matches(&message.headers, patterns)?,
         ..RequestMatch::default()
     })
 }
@@ -71,7 +84,16 @@ fn is_rpc_name(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
 }
 
-fn rpc_path(service: &str, method: &str) -> Result<Option<PathMatch>, WireError> {
+/// The expression for a method of any service.
+fn of_any_service(method: &str) -> String {
+    format!("{ANY_SERVICE}{}", method.replace('.', "\\."))
+}
+
+fn rpc_path(
+    service: &str,
+    method: &str,
+    patterns: &Patterns,
+) -> Result<Option<PathMatch>, WireError> {
     for (name, field) in [(service, "rpc.service"), (method, "rpc.method")] {
         parts::text(name, field)?;
         if !is_rpc_name(name) {
@@ -82,10 +104,9 @@ fn rpc_path(service: &str, method: &str) -> Result<Option<PathMatch>, WireError>
         ("", "") => None,
         (service, "") => Some(PathMatch::Prefix(format!("/{service}").into())),
         ("", method) => {
-            parts::at_most(method.len(), 256, "rpc.method")?;
-            let text = format!("{ANY_SERVICE}{}", method.replace('.', "\\."));
-            let pattern = Pattern::parse(&text);
-            Some(PathMatch::Regex(pattern.map_err(|e| WireError::invalid("rpc.method", e))?))
+            parts::at_most(method.len(), METHOD_BYTES_MAX, "rpc.method")?;
+            let text = of_any_service(method);
+            Some(PathMatch::Regex(matching::pattern(&text, "rpc.method", patterns)?))
         }
         (service, method) => Some(PathMatch::Exact(format!("/{service}/{method}").into())),
     })
@@ -110,8 +131,10 @@ fn rpc_message(path: &PathMatch) -> Option<grpc_route::GrpcRpcMatch> {
         PathMatch::Regex(pattern) => {
             let method = pattern.as_str().strip_prefix(ANY_SERVICE)?.replace("\\.", ".");
             // Only what `rpc_path` would write: any other expression is not a name.
-            let again = rpc_path("", &method).ok()??;
-            (again == *path).then(|| rpc("", &method))?
+            let is_one = !method.is_empty()
+                && method.len() <= METHOD_BYTES_MAX
+                && of_any_service(&method) == pattern.as_str();
+            is_one.then(|| rpc("", &method))?
         }
     }
 }

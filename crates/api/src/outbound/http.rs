@@ -7,6 +7,7 @@ use super::spared::{Spared, rest};
 use crate::matching::{self, FailureKind};
 use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
+use leno_model::pattern::Patterns;
 use leno_model::route::{
     Backend, BackendKind, Distribution, Failure, Filter, HttpRoute, HttpRoutes, HttpRule, Timeouts,
 };
@@ -16,9 +17,12 @@ distribution!(http_route, route_backend, route_backend_message);
 
 pub(super) fn routes(
     messages: &[message::HttpRoute],
+    patterns: &Patterns,
     spared: &mut Spared,
 ) -> Result<HttpRoutes, WireError> {
+    let rule = |message: &message::http_route::Rule| rule(message, patterns);
     let route = |message: &message::HttpRoute| {
+        patterns.begin_route();
         some_rules(message.rules.len())?;
         Ok(HttpRoute {
             resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
@@ -27,7 +31,7 @@ pub(super) fn routes(
         })
     };
     let matches = |message: &message::http_route::Rule| {
-        message.matches.iter().map(matching::request_match).collect()
+        message.matches.iter().map(|one| matching::request_match(one, patterns)).collect()
     };
     let rest_of = |message: &message::HttpRoute, resource| {
         rest(resource, &message.hosts, &message.rules, rule, matches, 500)
@@ -36,12 +40,16 @@ pub(super) fn routes(
     Ok(HttpRoutes { routes })
 }
 
-fn rule(message: &message::http_route::Rule) -> Result<HttpRule, WireError> {
+fn rule(message: &message::http_route::Rule, patterns: &Patterns) -> Result<HttpRule, WireError> {
     parts::at_most(message.matches.len(), MATCHES_MAX, "routes.rules.matches")?;
     #[expect(deprecated, reason = "control planes from before `timeouts` say only this")]
     let old_timeout = message.request_timeout.as_ref();
     Ok(HttpRule {
-        matches: message.matches.iter().map(matching::request_match).collect::<Result<_, _>>()?,
+        matches: message
+            .matches
+            .iter()
+            .map(|one| matching::request_match(one, patterns))
+            .collect::<Result<_, _>>()?,
         filters: filters(&message.filters)?,
         backends: distribution(message.backends.as_ref())?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,

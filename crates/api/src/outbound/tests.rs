@@ -2,10 +2,11 @@
 
 use super::*;
 use leno_model::name::Resource;
+use leno_model::pattern::Pattern;
 use leno_model::route::{
     Backend, BackendKind, Balance, Distribution, Failure, Filter, HeaderChange, HeaderMatch,
-    HostMatch, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute, OpaqueRoutes, PathMatch, Pattern,
-    QueryMatch, Redirect, RequestMatch, TextMatch, Timeouts,
+    HostMatch, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute, OpaqueRoutes, PathMatch, QueryMatch,
+    Redirect, RequestMatch, TextMatch, Timeouts,
 };
 use leno_model::workload::{Endpoint, Labels, ProtocolHint};
 use linkerd2_proxy_api::{grpc_route, http_route};
@@ -344,7 +345,8 @@ fn beside(
         received.refused.first().map(|refused| refused.error.clone())
     );
     // What is kept can be said, in a snapshot, say.
-    assert_eq!(super::check(&received.policy), Ok(()));
+    let patterns = Patterns::new("the Service", SERVICE_PATTERNS_BYTES_MAX);
+    assert_eq!(super::check(&received.policy, &patterns), Ok(()));
     let (OutboundProtocol::Http1(mut routes) | OutboundProtocol::Grpc(mut routes)) =
         received.policy.protocol
     else {
@@ -441,6 +443,30 @@ fn one_bad_route_does_not_take_the_others_with_it() {
     });
     assert_eq!(refused, ["route default/r: rpc.service: \"a/b\" is not a gRPC name"]);
     assert_eq!(show_rules(&routes), ["3 fail 14"]);
+}
+
+/// A control plane without these limits may send them.
+#[test]
+fn patterns_over_the_limit_fail_their_route_alone() {
+    use http_route::path_match::Kind::{Exact, Regex};
+    use message::proxy_protocol::Kind;
+    let check = |kinds: Vec<http_route::path_match::Kind>, error: &str, expected: &[&str]| {
+        let (refused, routes) = beside(OutboundProtocol::Http1, http_routes(), |kind| {
+            let Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
+            let one = |kind| http_route::HttpRouteMatch {
+                path: Some(http_route::PathMatch { kind: Some(kind) }),
+                ..Default::default()
+            };
+            http1.routes[0].rules.truncate(1);
+            http1.routes[0].rules[0].matches = kinds.into_iter().map(one).collect();
+        });
+        assert!(refused.len() == 1 && refused[0].contains(error), "{refused:?}");
+        assert_eq!(show_rules(&routes), expected);
+    };
+    let large = "(?:a{999}){99}";
+    check(vec![Exact("/a".into()), Regex(large.into())], "needs more than 64 KiB", &["1 fail 500"]);
+    let many = (0..100).map(|number| Regex(format!("/{number}{}", "(?:.?)".repeat(100))));
+    check(many.collect(), "those of the route need more than 128 KiB", &["8 fail 500"]);
 }
 
 /// Connections of a route that cannot be read are refused.

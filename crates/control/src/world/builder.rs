@@ -5,7 +5,7 @@
 //! last world otherwise. A world that was built in steps is the one that is built at once; a test holds that.
 
 use super::pod::Pod;
-use super::route::Routes;
+use super::route::{PatternsByNamespace, Routes};
 use super::service::{Built, Pods, Reading, Service, ServiceKey, slices_by_service};
 use super::settings::{Declared, NamespaceSettings};
 use super::{MeshNames, World};
@@ -30,6 +30,8 @@ pub struct Builder {
     settings: NamespaceSettings,
     pods: Vec<KnownPod>,
     services: Vec<KnownService>,
+    /// Regular expressions of the last world's routes.
+    patterns: PatternsByNamespace,
     /// Parts of the last world.
     parts: Parts,
 }
@@ -142,7 +144,9 @@ impl Builder {
             && Arc::ptr_eq(&last.grpc_routes, &inventory.grpc_routes)
             && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants);
         if renewed.written || !routes_stay {
-            self.parts.routes = Arc::new(world.compile_routes(inventory));
+            let last = std::mem::take(&mut self.patterns);
+            let (routes, patterns) = world.compile_routes(inventory, last);
+            (self.parts.routes, self.patterns) = (Arc::new(routes), patterns);
             world.routes = self.parts.routes.clone();
         }
         let parts = &self.parts;

@@ -216,7 +216,8 @@ impl World {
         if declared == Some(Declared::Grpc) && only_grpc {
             let protocol = OutboundProtocol::Grpc(select(&[Kind::Grpc]));
             let policy = OutboundPolicy { parent: parent.clone(), protocol };
-            if leno_api::outbound::check(&policy).is_ok() {
+            // Its rules can be read by proxies, or they would not be there.
+            if leno_api::outbound::to_message(&policy).is_ok() {
                 return policy;
             }
         }

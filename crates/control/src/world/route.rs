@@ -22,8 +22,11 @@ use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use leno_model::limit::{HOSTS_MAX, ROUTES_MAX, RULES_MAX};
+use leno_model::limit::{
+    HOSTS_MAX, NAMESPACE_PATTERNS_BYTES_MAX, ROUTES_MAX, RULES_MAX, SERVICE_PATTERNS_BYTES_MAX,
+};
 use leno_model::name::Resource;
+use leno_model::pattern::Patterns;
 use leno_model::route::{
     Backend, BackendKind, Balance, Failure, Filter, HostMatch, HttpRoute as Compiled, RequestMatch,
     Timeouts,
@@ -140,12 +143,12 @@ macro_rules! backends {
     };
 }
 
-fn http_rule(rule: &HttpRouteRules) -> Rule<'_> {
+fn http_rule<'a>(rule: &'a HttpRouteRules, patterns: &Patterns) -> Rule<'a> {
     let (timeouts, wrong) = matching::timeouts(rule.timeouts.as_ref());
     // Zero is none.
     let timed = timeouts.request.or(timeouts.response);
     Rule {
-        matches: rule.matches.iter().flatten().map(matching::http).collect(),
+        matches: rule.matches.iter().flatten().map(|one| matching::http(one, patterns)).collect(),
         filters: rule.filters.iter().flatten().map(filter::http).collect(),
         backends: backends!(rule, filter::http_backend),
         timeouts,
@@ -154,9 +157,9 @@ fn http_rule(rule: &HttpRouteRules) -> Rule<'_> {
     }
 }
 
-fn grpc_rule(rule: &GrpcRouteRules) -> Rule<'_> {
+fn grpc_rule<'a>(rule: &'a GrpcRouteRules, patterns: &Patterns) -> Rule<'a> {
     Rule {
-        matches: rule.matches.iter().flatten().map(matching::grpc).collect(),
+        matches: rule.matches.iter().flatten().map(|one| matching::grpc(one, patterns)).collect(),
         filters: rule.filters.iter().flatten().map(filter::grpc).collect(),
         backends: backends!(rule, filter::grpc_backend),
         timeouts: Timeouts::default(),
@@ -206,8 +209,36 @@ struct Place<'a> {
     grants: &'a [Sourced<ReferenceGrant>],
     headless: HashSet<ServiceKey>,
     routes: Routes,
-    /// How many routes a Service has that are for these clients.
-    counts: HashMap<(ServiceKey, Option<Arc<str>>), usize>,
+    /// What a Service's routes for these clients take of its limits.
+    taken: HashMap<(ServiceKey, Option<Arc<str>>), Taken>,
+    patterns: PatternsByNamespace,
+}
+
+/// The regular expressions of each namespace's routes.
+pub(super) type PatternsByNamespace = HashMap<Arc<str>, Patterns>;
+
+#[derive(Default)]
+struct Taken {
+    routes: usize,
+    pattern_bytes: usize,
+}
+
+impl Taken {
+    /// Takes room for one more route, or says what there is no room for.
+    fn take(&mut self, pattern_bytes: usize) -> Result<(), String> {
+        if self.routes == ROUTES_MAX {
+            return Err(format!("has {ROUTES_MAX} routes of this namespace before this one"));
+        }
+        if self.pattern_bytes + pattern_bytes > SERVICE_PATTERNS_BYTES_MAX {
+            let max = SERVICE_PATTERNS_BYTES_MAX >> 10;
+            return Err(format!(
+                "has routes of this namespace before this one, and with it their regular expressions need more than {max} KiB"
+            ));
+        }
+        self.routes += 1;
+        self.pattern_bytes += pattern_bytes;
+        Ok(())
+    }
 }
 
 /// One route while it is compiled.
@@ -217,6 +248,7 @@ struct Compiler<'a, T> {
     headless: &'a HashSet<ServiceKey>,
     route: &'a Sourced<Route<T>>,
     kind: Kind,
+    patterns: &'a Patterns,
     /// The Services that it is attached to.
     parents: Vec<ServiceKey>,
     problems: Vec<Problem>,
@@ -228,46 +260,59 @@ type Attachment = (usize, ServiceKey, Option<u16>, Option<Arc<str>>);
 
 impl Place<'_> {
     /// Compiles a route and puts it on its Services.
-    fn put<T>(
+    fn put<'r, T>(
         &mut self,
         route: &Sourced<Route<T>>,
         kind: Kind,
         metadata: &ObjectMeta,
         hostnames: Option<&Vec<String>>,
-        rules: Vec<Rule<'_>>,
+        rules: impl FnOnce(&Patterns) -> Vec<Rule<'r>>,
         parents: &[Parent<'_>],
     ) {
+        let namespace = route.key.namespace.clone();
+        let patterns = self.patterns.remove(&namespace).unwrap_or_else(patterns_of_namespace);
         let mut compiler = Compiler {
             world: self.world,
             grants: self.grants,
             headless: &self.headless,
             route,
             kind,
+            patterns: &patterns,
             parents: Vec::new(),
             problems: Vec::new(),
             findings: Findings::default(),
         };
         let attachments = compiler.attachments(parents);
-        let compiled = compiler.compile(hostnames, rules).map(Arc::new);
+        // A route on Gateways alone is right for whoever serves these.
+        let elsewhere = compiler.findings.parents.is_empty();
+        let (mut compiled, mut pattern_bytes) = (None, 0);
+        if !elsewhere {
+            patterns.begin_route();
+            let rules = rules(&patterns);
+            pattern_bytes = patterns.route_bytes();
+            compiled = compiler.compile(hostnames, rules).map(Arc::new);
+        }
         for (number, key, port, consumers) in attachments {
             let Some(route) = compiled.clone() else { continue };
             // Whoever is a neighbour takes no room: on a Service each namespace has its own.
-            let count = self.counts.entry((key.clone(), consumers.clone())).or_default();
-            if *count == ROUTES_MAX {
-                compiler.crowded_out(number, &key);
+            let taken = self.taken.entry((key.clone(), consumers.clone())).or_default();
+            if let Err(why) = taken.take(pattern_bytes) {
+                compiler.crowded_out(number, &key, &why);
                 continue;
             }
-            *count += 1;
             let attached = Attached { route, kind, port, consumers };
             self.routes.attached.entry(key).or_default().push(attached);
         }
         let Compiler { mut problems, findings, .. } = compiler;
-        // A route on Gateways alone is right for whoever serves these.
-        let elsewhere = findings.parents.is_empty();
         problems.iter_mut().for_each(|problem| problem.elsewhere |= elsewhere);
         self.routes.problems.extend(problems);
         self.routes.verdicts.push(findings.verdict(route.key.clone(), metadata));
+        self.patterns.insert(namespace, patterns);
     }
+}
+
+fn patterns_of_namespace() -> Patterns {
+    Patterns::new("the namespace", NAMESPACE_PATTERNS_BYTES_MAX)
 }
 
 impl<T> Compiler<'_, T> {
@@ -302,13 +347,10 @@ impl<T> Compiler<'_, T> {
         attachments
     }
 
-    fn crowded_out(&mut self, number: usize, key: &ServiceKey) {
+    fn crowded_out(&mut self, number: usize, key: &ServiceKey, why: &str) {
         self.report(
             format!("spec.parentRefs[{number}]"),
-            format!(
-                "Service {}/{} has {ROUTES_MAX} routes of this namespace before this one; it is not used",
-                key.0, key.1
-            ),
+            format!("Service {}/{} {why}; it is not used", key.0, key.1),
         );
         let why = self.reported();
         let parent = self.findings.parents.iter_mut().find(|(parent, _)| *parent == number);
@@ -347,7 +389,8 @@ impl<T> Compiler<'_, T> {
         let hosts: Vec<_> = hosts.map(|host| host_match(host)).collect();
         let route = |hosts, rules| Compiled { resource: self.resource(), hosts, rules };
         // Its rules were looked at one by one.
-        if let Err(wrong) = rule::told(route(hosts.clone(), vec![self.failing_all()])) {
+        let hosts_alone = route(hosts.clone(), vec![self.failing_all()]);
+        if let Err(wrong) = rule::told(hosts_alone, self.patterns) {
             self.report("spec.hostnames", format!("{wrong}; the route is not used"));
             self.unsupported();
             self.findings.rules_good = 0;
@@ -440,7 +483,12 @@ pub struct Routes {
 
 impl World {
     /// Compiles the routes of an inventory for the Services of this world; of those, their names and ports are looked at and no more.
-    pub(super) fn compile_routes(&self, inventory: &Inventory) -> Routes {
+    /// `patterns` are those of the last time.
+    pub(super) fn compile_routes(
+        &self,
+        inventory: &Inventory,
+        patterns: PatternsByNamespace,
+    ) -> (Routes, PatternsByNamespace) {
         let is_headless = |service: &&Sourced<v1::Service>| {
             let spec = service.object.spec.as_ref();
             let several = spec.and_then(|spec| spec.cluster_ips.as_ref()).into_iter().flatten();
@@ -458,21 +506,27 @@ impl World {
             grants: &inventory.reference_grants,
             headless: headless.map(key).collect(),
             routes: Routes::default(),
-            counts: HashMap::new(),
+            taken: HashMap::new(),
+            patterns,
         };
         for route in by_age(&inventory.http_routes, |route: &HttpRoute| &route.metadata) {
             let HttpRoute { metadata, spec, .. } = &route.object.object;
-            let rules = spec.rules.iter().flatten().map(http_rule).collect();
+            let rules = |patterns: &Patterns| {
+                spec.rules.iter().flatten().map(|rule| http_rule(rule, patterns)).collect()
+            };
             let hosts = spec.hostnames.as_ref();
             place.put(route, Kind::Http, metadata, hosts, rules, &parents!(spec));
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
             let GrpcRoute { metadata, spec, .. } = &route.object.object;
-            let rules = spec.rules.iter().flatten().map(grpc_rule).collect();
+            let rules = |patterns: &Patterns| {
+                spec.rules.iter().flatten().map(|rule| grpc_rule(rule, patterns)).collect()
+            };
             let hosts = spec.hostnames.as_ref();
             place.put(route, Kind::Grpc, metadata, hosts, rules, &parents!(spec));
         }
-        place.routes
+        let patterns = place.patterns.into_iter();
+        (place.routes, patterns.map(|(of, patterns)| (of, patterns.renewed())).collect())
     }
 }
 

@@ -11,6 +11,7 @@ use leno_model::workload::{Endpoint, ProtocolHint};
 use std::path::Path;
 
 mod manifests;
+mod patterns;
 mod routes;
 mod services;
 mod steps;

@@ -9,16 +9,15 @@ use gateway_api::httproutes::{
     HttpRouteRulesMatchesQueryParamsType, HttpRouteRulesTimeouts,
 };
 use leno_model::limit::PATTERN_BYTES_MAX;
-use leno_model::route::{
-    HeaderMatch, PathMatch, Pattern, QueryMatch, RequestMatch, TextMatch, Timeouts,
-};
+use leno_model::pattern::{Pattern, Patterns};
+use leno_model::route::{HeaderMatch, PathMatch, QueryMatch, RequestMatch, TextMatch, Timeouts};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A match, or which part of it is wrong and why.
 type Outcome<T> = Result<T, (String, String)>;
 
-pub(super) fn http(one: &HttpRouteRulesMatches) -> Outcome<RequestMatch> {
+pub(super) fn http(one: &HttpRouteRulesMatches, patterns: &Patterns) -> Outcome<RequestMatch> {
     let mut result = RequestMatch::default();
     if let Some(path) = &one.path {
         use HttpRouteRulesMatchesPathType::{Exact, PathPrefix, RegularExpression};
@@ -30,17 +29,18 @@ pub(super) fn http(one: &HttpRouteRulesMatches) -> Outcome<RequestMatch> {
         result.path = Some(match kind {
             Exact => PathMatch::Exact(value.into()),
             PathPrefix => PathMatch::Prefix(value.into()),
-            RegularExpression => PathMatch::Regex(pattern("path.value", value)?),
+            RegularExpression => PathMatch::Regex(pattern("path.value", value, patterns)?),
         });
     }
     for (number, header) in one.headers.iter().flatten().enumerate() {
         let is_regex = header.r#type == Some(HttpRouteRulesMatchesHeadersType::RegularExpression);
-        result.headers.push(self::header(number, &header.name, is_regex, &header.value)?);
+        result.headers.push(self::header(number, &header.name, is_regex, &header.value, patterns)?);
     }
     for (number, query) in one.query_params.iter().flatten().enumerate() {
         let is_regex =
             query.r#type == Some(HttpRouteRulesMatchesQueryParamsType::RegularExpression);
-        let value = text(&format!("queryParams[{number}].value"), is_regex, &query.value)?;
+        let field = format!("queryParams[{number}].value");
+        let value = text(&field, is_regex, &query.value, patterns)?;
         result.query.push(QueryMatch { name: query.name.as_str().into(), value });
     }
     result.method = one.method.as_ref().map(|method| {
@@ -50,26 +50,29 @@ pub(super) fn http(one: &HttpRouteRulesMatches) -> Outcome<RequestMatch> {
     Ok(result)
 }
 
-pub(super) fn grpc(one: &GrpcRouteRulesMatches) -> Outcome<RequestMatch> {
+pub(super) fn grpc(one: &GrpcRouteRulesMatches, patterns: &Patterns) -> Outcome<RequestMatch> {
     let mut result = RequestMatch::default();
     if let Some(method) = &one.method {
-        result.path = grpc_path(method)?;
+        result.path = grpc_path(method, patterns)?;
     }
     for (number, header) in one.headers.iter().flatten().enumerate() {
         let is_regex = header.r#type == Some(GrpcRouteRulesMatchesHeadersType::RegularExpression);
-        result.headers.push(self::header(number, &header.name, is_regex, &header.value)?);
+        result.headers.push(self::header(number, &header.name, is_regex, &header.value, patterns)?);
     }
     Ok(result)
 }
 
 /// `/<service>/<method>` of gRPC as a path.
-fn grpc_path(wanted: &GrpcRouteRulesMatchesMethod) -> Outcome<Option<PathMatch>> {
+fn grpc_path(
+    wanted: &GrpcRouteRulesMatchesMethod,
+    patterns: &Patterns,
+) -> Outcome<Option<PathMatch>> {
     let part = |part: &Option<String>| part.clone().filter(|part| !part.is_empty());
     let (service, method) = (part(&wanted.service), part(&wanted.method));
     if wanted.r#type == Some(GrpcRouteRulesMatchesMethodType::RegularExpression) {
         let any = || "[^/]+".to_owned();
         let (service, method) = (service.unwrap_or_else(any), method.unwrap_or_else(any));
-        return pattern("method", &format!("/(?:{service})/(?:{method})"))
+        return pattern("method", &format!("/(?:{service})/(?:{method})"), patterns)
             .map(PathMatch::Regex)
             .map(Some);
     }
@@ -87,20 +90,26 @@ fn grpc_path(wanted: &GrpcRouteRulesMatchesMethod) -> Outcome<Option<PathMatch>>
         }
         (None, Some(method)) => {
             let literal = format!("/[^/]+/{}", method.replace('.', "\\."));
-            Some(PathMatch::Regex(pattern("method", &literal)?))
+            Some(PathMatch::Regex(pattern("method", &literal, patterns)?))
         }
     })
 }
 
-fn header(number: usize, name: &str, is_regex: bool, value: &str) -> Outcome<HeaderMatch> {
-    let value = text(&format!("headers[{number}].value"), is_regex, value)?;
+fn header(
+    number: usize,
+    name: &str,
+    is_regex: bool,
+    value: &str,
+    patterns: &Patterns,
+) -> Outcome<HeaderMatch> {
+    let value = text(&format!("headers[{number}].value"), is_regex, value, patterns)?;
     let name: Arc<str> = name.to_ascii_lowercase().into();
     Ok(HeaderMatch { name, value })
 }
 
-fn text(field: &str, is_regex: bool, value: &str) -> Outcome<TextMatch> {
+fn text(field: &str, is_regex: bool, value: &str, patterns: &Patterns) -> Outcome<TextMatch> {
     if is_regex {
-        return pattern(field, value).map(TextMatch::Regex);
+        return pattern(field, value, patterns).map(TextMatch::Regex);
     }
     // No header has one, and a proxy that is told of one refuses. A block scalar of YAML ends with one.
     if value.chars().any(|c| c.is_control() && c != '\t') {
@@ -109,11 +118,11 @@ fn text(field: &str, is_regex: bool, value: &str) -> Outcome<TextMatch> {
     Ok(TextMatch::Exact(value.into()))
 }
 
-fn pattern(field: &str, text: &str) -> Outcome<Pattern> {
+fn pattern(field: &str, text: &str, patterns: &Patterns) -> Outcome<Pattern> {
     if text.len() > PATTERN_BYTES_MAX {
         return Err((field.to_owned(), format!("longer than {PATTERN_BYTES_MAX} bytes")));
     }
-    Pattern::parse(text).map_err(|message| (field.to_owned(), message))
+    patterns.compile(text).map_err(|error| (field.to_owned(), error.to_string()))
 }
 
 /// Timeouts travel to the proxies; which proxy keeps them is the proxy's matter.

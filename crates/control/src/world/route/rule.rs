@@ -5,6 +5,7 @@ use super::filter::Wish;
 use super::{Compiled, Compiler, Rule, fail};
 use leno_api::WireError;
 use leno_model::limit::MATCHES_MAX;
+use leno_model::pattern::Patterns;
 use leno_model::route::{
     Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, RequestMatch,
     Timeouts,
@@ -105,7 +106,8 @@ impl<T> Compiler<'_, T> {
 
     /// Whether proxies can be told a rule.
     fn told(&self, rule: HttpRule) -> Result<(), WireError> {
-        told(Compiled { resource: self.resource(), hosts: Vec::new(), rules: vec![rule] })
+        let route = Compiled { resource: self.resource(), hosts: Vec::new(), rules: vec![rule] };
+        told(route, self.patterns)
     }
 
     /// The filters, `None` where one of them cannot be served.
@@ -133,8 +135,8 @@ impl<T> Compiler<'_, T> {
 }
 
 /// Whether proxies can be told a route. One that a proxy cannot read costs its Service more than itself.
-pub(super) fn told(route: Compiled) -> Result<(), WireError> {
+pub(super) fn told(route: Compiled, patterns: &Patterns) -> Result<(), WireError> {
     let parent = route.resource.clone();
     let protocol = OutboundProtocol::Http2(as_http(HttpRoutes { routes: vec![route] }));
-    leno_api::outbound::check(&OutboundPolicy { parent, protocol })
+    leno_api::outbound::check(&OutboundPolicy { parent, protocol }, patterns)
 }
