@@ -176,6 +176,11 @@ impl Metadata {
 
     /// Names of everything that ends up in a crate's programs, itself among them; two versions are two.
     pub(crate) fn reached(&self, name: &str) -> Result<BTreeSet<(&str, &str)>> {
+        Ok(self.linked(name)?.iter().map(|linked| (linked.name, linked.version)).collect())
+    }
+
+    /// Everything that ends up in a crate's programs, itself among them.
+    pub(crate) fn linked(&self, name: &str) -> Result<Vec<Linked<'_>>> {
         let mut found = BTreeSet::new();
         let mut open = vec![self.id(name)?];
         while let Some(id) = open.pop() {
@@ -183,9 +188,31 @@ impl Metadata {
                 open.extend(self.uses.get(id).into_iter().flatten().map(String::as_str));
             }
         }
+        let by_id = |id: &str| self.packages.iter().find(|package| text(package, "id") == id);
         let packages = self.packages.iter().filter(|package| found.contains(text(package, "id")));
-        Ok(packages.map(|package| (text(package, "name"), text(package, "version"))).collect())
+        let linked = packages.map(|package| {
+            let uses = self.uses.get(text(package, "id")).into_iter().flatten();
+            Linked {
+                name: text(package, "name"),
+                version: text(package, "version"),
+                license: text(package, "license"),
+                uses: uses
+                    .filter_map(|id| by_id(id))
+                    .map(|used| (text(used, "name"), text(used, "version")))
+                    .collect(),
+            }
+        });
+        Ok(linked.collect())
     }
+}
+
+/// A crate that ends up in a program.
+pub(crate) struct Linked<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) license: &'a str,
+    /// Names and versions.
+    pub(crate) uses: Vec<(&'a str, &'a str)>,
 }
 
 fn reach(metadata: &Metadata, wrong: &mut Vec<String>) -> Result<()> {

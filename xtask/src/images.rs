@@ -9,12 +9,15 @@
 pub(crate) mod archive;
 mod elf;
 
+pub(crate) use archive::architecture;
+
 use crate::budgets::Budgets;
 use crate::{command, setup};
 use anyhow::{Context as _, Result, bail, ensure};
 use archive::Image;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What an image is made of.
 struct Recipe {
@@ -69,7 +72,7 @@ struct Request {
 
 /// The C library that is linked into the programs. Decision 11 has the figures of both.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CLibrary {
+pub(crate) enum CLibrary {
     /// The one of every figure that was measured; no second toolchain is needed.
     Glibc,
     /// For those whose rules ask for it.
@@ -78,7 +81,7 @@ enum CLibrary {
 
 impl CLibrary {
     /// Rust's name of a target with it.
-    fn target(self) -> String {
+    pub(crate) fn target(self) -> String {
         let library = if self == Self::Musl { "musl" } else { "gnu" };
         format!("{}-unknown-linux-{library}", std::env::consts::ARCH)
     }
@@ -175,22 +178,54 @@ pub(crate) fn store(image: &Image, path: &Path) -> Result<()> {
     fs::write(path, &archive::write(image)?.bytes).with_context(|| path.display().to_string())
 }
 
+/// The build of static programs, with more flags for the compiler.
+pub(crate) fn static_build(
+    profile: &str,
+    library: CLibrary,
+    packages: &[&str],
+    more: &[String],
+) -> Command {
+    let target = library.target();
+    let flags: Vec<&str> = ["-C", "target-feature=+crt-static"]
+        .into_iter()
+        .chain(more.iter().map(String::as_str))
+        .collect();
+    let flags = format!("target.{target}.rustflags={flags:?}");
+    let mut words = vec!["build", "--locked", "--profile", profile, "--target", &target];
+    words.extend(["--config", &flags]);
+    for package in packages {
+        words.extend(["--package", package]);
+    }
+    let mut cargo = command::cargo(&words);
+    if library == CLibrary::Musl {
+        cargo.env(format!("CC_{}", target.replace('-', "_")), "musl-gcc");
+    }
+    cargo
+}
+
+/// The archives of all images, by name, of programs that are built.
+///
+/// # Errors
+/// When a program is missing or not static.
+pub(crate) fn archives(programs: &Path) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let one = |recipe: &Recipe| {
+        let written = archive::write(&image(recipe, programs)?)?;
+        Ok((recipe.name, written.bytes))
+    };
+    RECIPES.iter().map(one).collect()
+}
+
 /// Static programs; answers with the directory that they are in.
 ///
 /// Names are looked up in a pod without any shared library: musl does so by itself, and of glibc `files` and `dns` are part since 2.34.
 fn build(profile: &str, library: CLibrary) -> Result<PathBuf> {
     let target = library.target();
-    let flags = format!("target.{target}.rustflags=[\"-C\", \"target-feature=+crt-static\"]");
-    let mut words = vec!["build", "--locked", "--profile", profile, "--target", &target];
-    words.extend(["--config", &flags]);
-    for package in RECIPES.iter().flat_map(|recipe| recipe.packages) {
-        words.extend(["--package", package]);
-    }
-    let mut cargo = command::cargo(&words);
     if library == CLibrary::Musl {
         setup::musl(&target)?;
-        cargo.env(format!("CC_{}", target.replace('-', "_")), "musl-gcc");
     }
+    let packages: Vec<&str> = RECIPES.iter().flat_map(|recipe| recipe.packages).copied().collect();
+    let mut cargo = static_build(profile, library, &packages, &[]);
+    cargo.env("LENO_COMMIT", command::commit());
     command::step(&mut cargo)?;
     // Cargo calls the directory of `dev` otherwise.
     let directory = if profile == "dev" { "debug" } else { profile };

@@ -13,6 +13,7 @@
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
 //! - [`prose`]: plain words in comments, documents and texts for operators.
 //! - [`images`]: container images, made without a container engine.
+//! - [`release`]: what a version is published as.
 //! - [`fuzz`]: every fuzz target for a while.
 //!
 //! [`command`] is how all of them run other programs, [`budgets`] how they read and write `budgets.toml`, [`rust`] how they read source.
@@ -35,6 +36,7 @@ mod images;
 mod instructions;
 mod pages;
 mod prose;
+mod release;
 mod rust;
 mod setup;
 mod sizes;
@@ -53,6 +55,7 @@ cargo xtask fences        dependencies, licences, import circles, paths in ARCHI
 cargo xtask prose         plain words: no more findings than xtask/prose.toml allows (--list [PATH], --write)
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
+cargo xtask release       archives, Debian package, images, SBOM and checksums in target/dist (--check-reproducible: twice)
 cargo xtask images        container images as archives (--out DIR, --profile PROFILE, --libc glibc|musl)
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
 cargo xtask instructions  instructions per request of each proxy (--annotate: where they are)
@@ -118,6 +121,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["pages"] => pages::run(false),
         ["pages", "write"] => pages::run(true),
         ["images", rest @ ..] => images::run(rest),
+        ["release", rest @ ..] => release::run(rest),
         ["fuzz"] => fuzz::run(30),
         ["fuzz", seconds] => fuzz::run(seconds.parse()?),
         _ => bail!("what should be done?\n\n{VERBS}"),

@@ -129,8 +129,8 @@ fn config(image: &Image, layer_digest: &str) -> Value {
     })
 }
 
-/// As Go calls it.
-fn architecture() -> &'static str {
+/// As Go and Debian call it.
+pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
