@@ -42,7 +42,7 @@ ifneq ($(ROOT),yes)
 	@echo "make demo needs root, because each pod is a network namespace. Run: sudo make demo" >&2
 	@exit 1
 endif
-	@echo "Building the programs of the demo, without the slow optimizations of a release. The first build takes about 5 minutes on two cores."
+	@echo "Building the programs of the demo, without the slow optimizations of a release. The first build takes about 4 minutes on two cores."
 	@$(AS_OWNER) env LENO_COMMIT="$$($(AS_OWNER) git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" \
 		cargo build --locked --profile demo $(addprefix --package ,$(DEMO))
 	@$${CARGO_TARGET_DIR:-target}/demo/xtask demo --built
