@@ -169,20 +169,27 @@ fn who_does_not_read_holds_up_nobody() {
 #[test]
 fn uploads_that_wait_for_a_connection_leave_the_thread_to_others() {
     const UPLOADS: usize = 40;
-    const REQUESTS: usize = 50;
+    const STREAMS: usize = 4;
+    const REQUESTS: usize = 200;
     const REQUESTS_MAX: std::time::Duration = std::time::Duration::from_secs(5);
     let plan = Plan::new().pod("client").share_from(1);
     // Attempts to connect last as long as the test.
     let plan = plan.proxy_env("LENO_PROXY_CONNECT_MILLISECONDS", "60000").pod("server");
     let mesh = plan.service("server", [PORT], &["server"]).start("sharing-uploads", Meshed::Yes);
-    serve(listen(&mesh), |mut stream| {
-        while head(&mut stream).is_some() {
+    let together = Arc::new(Barrier::new(STREAMS));
+    serve(listen(&mesh), move |mut stream| {
+        while let Some(head) = head(&mut stream) {
+            if head.starts_with("GET /together") {
+                together.wait();
+            }
             drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
         }
     });
-    let mut quick = connect(&mesh);
-    ask(&mut quick, "/");
-    assert_eq!(answer(&mut quick, 2), b"ok");
+    // There is always a free stream: a request takes one of several.
+    let mut clients: Vec<TcpStream> = (0..STREAMS).map(|_| connect(&mesh)).collect();
+    clients.iter_mut().for_each(|client| ask(client, "/together"));
+    clients.iter_mut().for_each(|client| assert_eq!(answer(client, 2), b"ok"));
+    let mut quick = clients.pop().expect("several");
     network::drop_new_connections(mesh.node(), &[PORT, 4143]).expect("rules");
     let uploads: Vec<TcpStream> = (0..UPLOADS)
         .map(|_| {
