@@ -15,7 +15,7 @@ pub enum WireError {
         reason: String,
     },
     /// A list or text is larger than `model::limit` allows.
-    #[error("{field} has {size}, at most {max} are taken")]
+    #[error("{field} has size {size}; the limit is {max}")]
     TooLarge {
         /// The field, as in the protocol's definition.
         field: &'static str,

@@ -32,7 +32,7 @@ fn header_name(name: &str, field: &'static str) -> Result<Arc<str>, WireError> {
 /// A value that can neither end the header nor carry bytes that peers read differently.
 fn header_value(value: &[u8], field: &'static str) -> Result<Arc<str>, WireError> {
     let value = std::str::from_utf8(value)
-        .map_err(|_| WireError::Unsupported { field, what: "a value that is not UTF-8" })?;
+        .map_err(|_| WireError::Unsupported { field, what: "a header value that is not UTF-8" })?;
     if value.chars().any(|c| c.is_control() && c != '\t') {
         return Err(WireError::invalid(field, "the value has control characters"));
     }
@@ -121,7 +121,7 @@ pub(crate) fn server_names_message(hosts: &[HostMatch]) -> Vec<tls_route::SniMat
 
 fn absolute_path(path: &str, field: &'static str) -> Result<Arc<str>, WireError> {
     if !path.starts_with('/') {
-        return Err(WireError::invalid(field, format_args!("{path:?} does not begin with '/'")));
+        return Err(WireError::invalid(field, format_args!("{path:?} does not start with '/'")));
     }
     parts::text(path, field)
 }
@@ -401,8 +401,10 @@ pub(crate) fn failure(
             (ratio.numerator, ratio.denominator)
         }
         Some(ratio) => {
-            let reason =
-                format_args!("{} of {} is not a share", ratio.numerator, ratio.denominator);
+            let reason = format_args!(
+                "{} of {} is not a valid fraction",
+                ratio.numerator, ratio.denominator
+            );
             return Err(WireError::invalid("failure_injector.ratio", reason));
         }
     };

@@ -70,7 +70,7 @@ pub(crate) fn network(
         .ok_or_else(|| {
             WireError::invalid(
                 field,
-                format_args!("{host} has no prefix of {} bits", message.prefix_len),
+                format_args!("{host}/{} is not a valid network", message.prefix_len),
             )
         })
 }
@@ -213,7 +213,7 @@ mod tests {
         let wrong = net::IpNetwork { ip: Some(Ipv4Addr::LOCALHOST.into()), prefix_len: 33 };
         assert_eq!(
             network(Some(&wrong), "net").unwrap_err().to_string(),
-            "net: 127.0.0.1 has no prefix of 33 bits"
+            "net: 127.0.0.1/33 is not a valid network"
         );
     }
 

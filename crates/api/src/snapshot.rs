@@ -118,25 +118,25 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// Not one of ours, or of another version.
-    #[error("it is no snapshot of this version")]
+    #[error("it is not a snapshot of this version")]
     OtherFormat,
     /// Larger than [`BYTES_MAX`].
     #[error("it has more than {BYTES_MAX} bytes")]
     TooLarge,
     /// It ends in the middle of something, or goes on after its end.
-    #[error("it is cut off or goes on after its end")]
+    #[error("it is truncated, or has data after its end")]
     Length,
     /// Its bytes are not those that were written.
-    #[error("its checksum is wrong")]
+    #[error("its checksum does not match")]
     Checksum,
     /// A part is of a kind that there is not, is missing, or is there twice.
-    #[error("its parts are not those of a snapshot: {0}")]
+    #[error("its sections are not valid: {0}")]
     Parts(&'static str),
     /// A part is no message.
-    #[error("a part of it cannot be decoded: {0}")]
+    #[error("a section cannot be decoded: {0}")]
     Decode(String),
     /// A message says what no control plane may.
-    #[error("a part of it cannot be used: {0}")]
+    #[error("a section is not valid: {0}")]
     Wire(#[from] WireError),
 }
 
@@ -270,11 +270,11 @@ pub fn read(bytes: &[u8]) -> Result<Snapshot, FileError> {
 
 fn read_parts(mut rest: &[u8]) -> Result<Snapshot, FileError> {
     let (Kind::Head, head) = next(&mut rest)? else {
-        return Err(FileError::Parts("the first does not say whose it is"));
+        return Err(FileError::Parts("the first section has no header with the workload"));
     };
     let head: Head = decode(head)?;
     let mut snapshot = Snapshot {
-        owner: head.owner.ok_or(FileError::Parts("it does not say whose it is"))?,
+        owner: head.owner.ok_or(FileError::Parts("it does not name its workload"))?,
         saved_at: Duration::from_secs(head.saved_unix_seconds),
         outbound: Vec::new(),
         endpoints: Vec::new(),
@@ -289,13 +289,13 @@ fn read_parts(mut rest: &[u8]) -> Result<Snapshot, FileError> {
             (Kind::Certified, bytes) if snapshot.certified.is_none() => {
                 snapshot.certified = Some(decode(bytes)?);
             }
-            _ => return Err(FileError::Parts("one is where it may not be")),
+            _ => return Err(FileError::Parts("a section is out of order")),
         }
     }
     let distinct = distinct(snapshot.outbound.iter().map(|(target, _)| target))
         && distinct(snapshot.endpoints.iter().map(|(destination, _)| destination))
         && distinct(snapshot.inbound.iter().map(|(port, _)| port));
-    if distinct { Ok(snapshot) } else { Err(FileError::Parts("one is there twice")) }
+    if distinct { Ok(snapshot) } else { Err(FileError::Parts("a section appears twice")) }
 }
 
 fn distinct<T: Eq + std::hash::Hash>(keys: impl Iterator<Item = T>) -> bool {
@@ -321,7 +321,7 @@ fn read_endpoints(bytes: &[u8]) -> Result<(Arc<str>, EndpointSet), FileError> {
         return Err(refused.error.into());
     }
     if matches!(received.update, EndpointUpdate::Remove(_)) {
-        return Err(FileError::Parts("a change where a whole set belongs"));
+        return Err(FileError::Parts("a change of endpoints instead of a complete set"));
     }
     Ok((part.destination.into(), EndpointSet::default().apply(received.update)))
 }
@@ -344,7 +344,7 @@ fn next<'a>(rest: &mut &'a [u8]) -> Result<(Kind, &'a [u8]), FileError> {
     let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| FileError::Length)?;
     let (part, after) = after.split_at_checked(length).ok_or(FileError::Length)?;
     *rest = after;
-    let kind = Kind::of(kind).ok_or(FileError::Parts("one is of an unknown kind"))?;
+    let kind = Kind::of(kind).ok_or(FileError::Parts("a section has an unknown kind"))?;
     Ok((kind, part))
 }
 

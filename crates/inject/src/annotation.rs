@@ -67,15 +67,15 @@ const fn word(
 #[rustfmt::skip]
 pub const VOCABULARY: &[Word] = &[
     word("skip-inbound-ports", true, To::Variable("LENO_PROXY_SKIP_INBOUND_PORTS"), value::ports,
-        "ports of the application that the proxy does not see, by number, range or name, `25,1000-2000,mysql`"),
+        "ports of the application that bypass the proxy, by number, range or name, `25,1000-2000,mysql`"),
     word("skip-outbound-ports", true, To::Variable("LENO_PROXY_SKIP_OUTBOUND_PORTS"), value::ports,
-        "ports elsewhere to which connections pass beside the proxy"),
+        "ports of other hosts; connections to them bypass the proxy"),
     word("skip-subnets", true, To::Variable("LENO_PROXY_SKIP_SUBNETS"), value::networks,
-        "CIDRs to which connections pass beside the proxy"),
+        "CIDRs; connections to them bypass the proxy"),
     word("opaque-ports", true, To::Control, value::ports,
-        "ports of the application, by number, range or name, whose connections are bytes, whatever they look like"),
+        "ports of the application, by number, range or name, that the proxy forwards as bytes without detection"),
     word("default-inbound-policy", true, To::Control, policy,
-        "who may connect: `all-unauthenticated`, `all-authenticated` or `deny`"),
+        "which clients may connect: `all-unauthenticated`, `all-authenticated` or `deny`"),
     word("proxy-log-level", true, To::Variable("LENO_PROXY_LOG"), value::log_level,
         "`info`, or `warn,leno_proxy::balance=debug`"),
     word("proxy-log-format", true, To::Variable("LENO_PROXY_LOG_FORMAT"), log_format,
@@ -83,24 +83,24 @@ pub const VOCABULARY: &[Word] = &[
     word("access-log", true, To::Variable("LENO_PROXY_ACCESS_LOG"), access_log,
         "`off`, `json` or `apache`; to the proxy's standard output"),
     word("proxy-workers", false, To::Variable("LENO_PROXY_WORKERS"), workers,
-        "threads that move traffic, 1 to 256"),
+        "threads that carry traffic, 1 to 256"),
     word("shutdown-grace-period", true, To::Variable(DRAIN), grace,
-        "how long the proxy may finish what it has, `30s`, `2m`"),
+        "how long the proxy may drain, `30s`, `2m`"),
     word("fail", false, To::Variable("LENO_PROXY_FAIL"), fail,
-        "`closed`, or `open`: traffic of which nothing is known passes as without a mesh while the control plane is away"),
+        "`closed`, or `open`: while the control plane is away, traffic without configuration passes as without a mesh"),
     word("http2-upgrade", false, To::Control, truth,
-        "`true` where linkerd's proxy runs in the place of ours: others of linkerd's carry HTTP/1 to it in HTTP/2"),
+        "`true` for a pod with linkerd's proxy instead of ours: other linkerd proxies then send HTTP/1 to it inside HTTP/2"),
     word("proxy-image", false, To::Image, value::image, "the proxy's image, with its tag or digest"),
     word("image-pull-policy", true, To::PullPolicy, pull_policy,
         "`Always`, `IfNotPresent` or `Never`"),
     word("proxy-cpu-request", true, To::Resource("requests", "cpu"), value::request,
-        "processor time that is set aside, `100m`"),
+        "CPU request, `100m`"),
     word("proxy-cpu-limit", true, To::Resource("limits", "cpu"), value::quantity,
-        "processor time at most"),
+        "CPU limit"),
     word("proxy-memory-request", true, To::Resource("requests", "memory"), value::request,
-        "memory that is set aside, `16Mi`"),
+        "memory request, `16Mi`"),
     word("proxy-memory-limit", true, To::Resource("limits", "memory"), memory_limit,
-        "memory at most, `8Mi` or more"),
+        "memory limit, `8Mi` or more"),
 ];
 
 /// Lists of the application's own ports, which may be given by the names that its containers give them.
@@ -133,7 +133,7 @@ fn pull_policy(text: &str) -> Result<String, String> {
 fn workers(text: &str) -> Result<String, String> {
     match text.parse::<u16>() {
         Ok(1..=256) => Ok(text.to_owned()),
-        _ => Err(format!("{text:?}: a number from 1 to 256")),
+        _ => Err(format!("{text:?} is not a number from 1 to 256")),
     }
 }
 
@@ -148,7 +148,7 @@ fn memory_limit(text: &str) -> Result<String, String> {
     let limit = value::quantity(text)?;
     if value::millis(text) < value::millis(MEMORY_LIMIT_MIN) {
         return Err(format!(
-            "{text:?} is less than {MEMORY_LIMIT_MIN}, with which a proxy cannot start"
+            "{text:?} is less than {MEMORY_LIMIT_MIN}, the least that a proxy needs to start"
         ));
     }
     Ok(limit)
@@ -190,7 +190,7 @@ impl Settings {
         })
     }
 
-    /// What the proxy asks for, over what the mesh says. Where the mesh's request is more than the pod's limit, or its limit less than the
+    /// What the proxy asks for, over what the mesh says. Where the mesh's request is greater than the pod's limit, or its limit less than the
     /// pod's request, the mesh's gives way: the API server would refuse the pod.
     #[must_use]
     pub fn resources(&self, mesh: &Resources) -> Resources {
@@ -246,7 +246,7 @@ pub fn read<'a>(
         if let (Some(asked), Some(most)) = (settings.get(request), settings.get(limit))
             && value::millis(asked) > value::millis(most)
         {
-            wrong.push(format!("{request} {asked} is more than {limit} {most}"));
+            wrong.push(format!("{request} {asked} is greater than {limit} {most}"));
         }
     }
     if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
@@ -267,7 +267,7 @@ fn read_one<'a>(
         let word = VOCABULARY.iter().find(|word| word.name == name && (word.linkerd || !linkerd));
         let Some(word) = word else {
             if linkerd {
-                let warning = format!("annotation {whose}{key} has no meaning here");
+                let warning = format!("annotation {whose}{key} has no effect in Leno");
                 settings.warnings.push(warning);
             } else {
                 wrong.push(format!("annotation {whose}{key} is not known{}", nearest(name)));
@@ -283,7 +283,7 @@ fn read_one<'a>(
         match value {
             // Its filters know more than levels, and what is logged opens nothing.
             Err(why) if linkerd && name == "proxy-log-level" => {
-                settings.warnings.push(format!("annotation {whose}{key} is left out: {why}"));
+                settings.warnings.push(format!("annotation {whose}{key} is ignored: {why}"));
             }
             Err(why) => wrong.push(format!("annotation {whose}{key}: {why}")),
             Ok(value) if ranks.get(word.name).is_none_or(|before| rank < *before) => {

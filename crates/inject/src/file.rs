@@ -107,7 +107,7 @@ pub fn uninject_file(file: &str) -> Done {
 }
 
 /// What is said of an object whose kind we do not know, and which has a template of pods: an Argo Rollout, a Service of Knative.
-const BY_LABEL: &str = "its kind is not known here; in a cluster its pods get a proxy by the label leno.dev/inject: enabled on their template or Namespace";
+const BY_LABEL: &str = "its kind is unknown; to give its pods a proxy in a cluster, set the label leno.dev/inject: enabled on their template or Namespace";
 
 type Decided = (Vec<Operation>, Said, Vec<String>);
 
@@ -168,8 +168,7 @@ fn change_one(
             if changed.rewritten
                 && let Some(last) = told.last_mut()
             {
-                last.warnings
-                    .push("its document was written anew, without its comments".to_owned());
+                last.warnings.push("the document was rewritten without its comments".to_owned());
             }
             reports.extend(told);
             Some(changed.text)

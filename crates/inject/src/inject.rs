@@ -41,7 +41,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Err(wrong) => return Outcome::Refuse(vec![wrong]),
     };
     if scope::is_static(pod.get("metadata")) {
-        return Outcome::Skip("its node runs it from a file of its own (a static pod), in which nothing can be added from here".to_owned());
+        return Outcome::Skip("it is a static pod: its node runs it from a local file, which cannot be changed through the API".to_owned());
     }
     match scope::wish(&marks, &namespace.marks, otherwise, mesh.words) {
         Err(wrong) => return Outcome::Refuse(vec![wrong]),
@@ -60,7 +60,8 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
     } else {
         for written in [MESHED, WAS] {
             if marks.annotations.contains_key(written) {
-                wrong.push(format!("annotation {written} is for the injector alone to write"));
+                wrong
+                    .push(format!("only the injector may set the annotation {written}; remove it"));
             }
         }
     }
@@ -72,7 +73,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
             Outcome::Refuse(wrong)
         }
         Ok(_) if !wrong.is_empty() => Outcome::Refuse(wrong),
-        Ok(_) if whole => Outcome::Skip(format!("it has {} already", pod::PROXY)),
+        Ok(_) if whole => Outcome::Skip(format!("it already has {}", pod::PROXY)),
         Ok(mut settings) => {
             let mut warnings = std::mem::take(&mut settings.warnings);
             warnings.extend(warn(spec, &marks, namespace, &settings, mesh.words));
@@ -95,14 +96,14 @@ fn warn(
     };
     if ingress(marks) || ingress(&namespace.marks) {
         warnings.push(format!(
-            "annotation {LINKERD_INJECT}: ingress is taken for enabled; destinations are known by address, not by l5d-dst-override"
+            "annotation {LINKERD_INJECT}: ingress is treated as enabled; Leno selects destinations by address, not by l5d-dst-override"
         ));
     }
     let drain = settings.get("shutdown-grace-period").and_then(|text| text.parse::<u64>().ok());
     let grace = pod::grace_seconds(spec);
     if let Some(drain) = drain.filter(|drain| *drain > grace) {
         warnings.push(format!(
-            "shutdown-grace-period {drain} s is longer than the pod's own terminationGracePeriodSeconds, {grace} s"
+            "shutdown-grace-period {drain} s is longer than the pod's terminationGracePeriodSeconds, {grace} s"
         ));
     }
     warnings

@@ -67,7 +67,7 @@ pub(crate) fn unknown_name(spec: &Value, mesh: &Mesh) -> Option<String> {
     let policy = asks_elsewhere(spec)?;
     let address = mesh.control_address_for(spec);
     address.parse::<SocketAddr>().is_err().then(|| {
-        format!("with dnsPolicy {policy} the proxy may not find {address}; an IP address needs no name server")
+        format!("with dnsPolicy {policy} the proxy may not resolve {address}; use an IP address (--control-address)")
     })
 }
 

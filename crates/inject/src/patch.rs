@@ -48,7 +48,7 @@ impl Operation {
 
 /// A patch that does not fit its document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing can be done at {0}")]
+#[error("the patch has no valid path at {0}")]
 pub struct Misfit(pub String);
 
 /// One part of a JSON pointer, escaped.

@@ -119,17 +119,17 @@ fn skim(review: &[u8]) -> Option<Skimmed> {
 
 fn read(review: &[u8]) -> Result<Value, String> {
     if review.len() > REVIEW_BYTES_MAX {
-        return Err(format!("a review of more than {REVIEW_BYTES_MAX} bytes"));
+        return Err(format!("the AdmissionReview is larger than {REVIEW_BYTES_MAX} bytes"));
     }
-    let mut review: Value =
-        serde_json::from_slice(review).map_err(|error| format!("no review: {error}"))?;
+    let mut review: Value = serde_json::from_slice(review)
+        .map_err(|error| format!("the AdmissionReview is not valid: {error}"))?;
     let is = |field: &str, wanted: &str| review.get(field).and_then(Value::as_str) == Some(wanted);
     if !is("kind", "AdmissionReview") || !is("apiVersion", VERSION) {
-        return Err(format!("no AdmissionReview of {VERSION}"));
+        return Err(format!("the object is not an AdmissionReview of {VERSION}"));
     }
     match review.get_mut("request").map(Value::take) {
         Some(request) if request.is_object() => Ok(request),
-        _ => Err("a review without request".to_owned()),
+        _ => Err("the AdmissionReview has no request".to_owned()),
     }
 }
 
@@ -142,7 +142,7 @@ fn decided<'a>(request: &Value, namespace: impl FnOnce(&str) -> Marks<'a>, mesh:
     let name = text("/namespace");
     let namespace = crate::scope::Namespace { name, marks: namespace(name) };
     let Some(pod) = request.get("object").filter(|object| object.is_object()) else {
-        return refused(400, "leno: a review without object");
+        return refused(400, "leno: the AdmissionReview has no object");
     };
     match inject(pod, &namespace, Wish::Disabled, mesh) {
         Outcome::Skip(_) => json!({"allowed": true}),
@@ -150,7 +150,7 @@ fn decided<'a>(request: &Value, namespace: impl FnOnce(&str) -> Marks<'a>, mesh:
         Outcome::Refuse(reasons) => refused(
             403,
             &format!(
-                "leno: this pod cannot be part of the mesh: {}. Correct that, or label the pod leno.dev/inject: disabled",
+                "leno: this pod cannot be part of the mesh: {}. Correct this, or label the pod leno.dev/inject: disabled",
                 reasons.join("; ")
             ),
         ),

@@ -40,13 +40,15 @@ impl<'a> Marks<'a> {
                 .iter()
                 .map(|(key, value)| match value {
                     Value::String(text) => Ok((key.as_str(), text.as_str())),
-                    _ => Err(format!("metadata.{name}: {key} is no text; put it in quotes")),
+                    _ => Err(format!(
+                        "metadata.{name}: the value of {key} is not a string; put it in quotes"
+                    )),
                 })
                 .collect(),
-            Some(_) => Err(format!("metadata.{name} is no map")),
+            Some(_) => Err(format!("metadata.{name} is not a map")),
         };
         if !matches!(metadata, None | Some(Value::Null | Value::Object(_))) {
-            return Err("metadata is no map".to_owned());
+            return Err("metadata is not a map".to_owned());
         }
         Ok(Self { labels: read("labels")?, annotations: read("annotations")? })
     }
@@ -120,7 +122,7 @@ fn said(marks: &Marks<'_>, whose: &str, words: Words) -> Result<Option<Wish>, St
             Some(&"enabled") => found = found.or(Some(Wish::Enabled)),
             Some(other) => {
                 return Err(format!(
-                    "{what} {whose}{INJECT}: {other:?} is neither enabled nor disabled"
+                    "{what} {whose}{INJECT}: {other:?} is not valid; use enabled or disabled"
                 ));
             }
         }
@@ -133,7 +135,7 @@ fn said(marks: &Marks<'_>, whose: &str, words: Words) -> Result<Option<Wish>, St
         Some(&"disabled") => Ok(Some(Wish::Disabled)),
         Some(&("enabled" | "ingress")) => Ok(Some(Wish::Enabled)),
         Some(other) => Err(format!(
-            "annotation {whose}{LINKERD_INJECT}: {other:?} is none of enabled, disabled, ingress"
+            "annotation {whose}{LINKERD_INJECT}: {other:?} is not valid; use enabled, disabled or ingress"
         )),
     }
 }
@@ -231,13 +233,13 @@ fn is_proxy(container: &Value) -> bool {
 
 /// What has the name of a container of ours in a pod that is not whole.
 fn impostors(spec: &Value) -> Vec<String> {
-    const OUT: &str = "take it out, with `leno uninject` where it was injected";
+    const OUT: &str = "remove it (`leno uninject` removes what `leno inject` added)";
     let mut wrong = Vec::new();
     let own = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
     for name in [INIT, PROXY] {
         if own.clone().any(|container| name_of(container) == name) {
             wrong.push(format!(
-                "container {name} has the name of one of ours, and would pass for it; rename it"
+                "container {name} has the name of a container of the mesh; rename it"
             ));
         }
     }
@@ -245,11 +247,11 @@ fn impostors(spec: &Value) -> Vec<String> {
     let proxy = init_containers(spec).find(|container| name_of(container) == PROXY);
     match proxy {
         Some(proxy) if !is_proxy(proxy) => {
-            wrong.push(format!("init container {PROXY} is not the proxy that is injected; {OUT}"));
+            wrong.push(format!("init container {PROXY} is not the injected proxy; {OUT}"));
         }
-        Some(_) if !init => {
-            wrong.push(format!("it has {PROXY} without {INIT}, so that nothing is captured; {OUT}"))
-        }
+        Some(_) if !init => wrong.push(format!(
+            "it has {PROXY} without {INIT}, so its traffic would not be captured; {OUT}"
+        )),
         Some(_) if wrong.is_empty() => {
             wrong.push(format!("it has {INIT} or {PROXY} more than once; {OUT}"));
         }
@@ -265,7 +267,7 @@ fn disorder(spec: &Value) -> Vec<String> {
     let late = at(INIT) > at(PROXY);
     let wrong = || {
         format!(
-            "{INIT} comes after {PROXY}, so that nothing is captured when that is ready; put it first"
+            "{INIT} comes after {PROXY}, so traffic would not be captured when the proxy is ready; put {INIT} first"
         )
     };
     late.then(wrong).into_iter().collect()
@@ -280,7 +282,8 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
     }
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
         wrong.push(
-            "it uses the node's network (hostNetwork), which is not ours to capture".to_owned(),
+            "it uses the node's network (hostNetwork), whose traffic must not be captured"
+                .to_owned(),
         );
     }
     if is_of_windows(spec) {
@@ -291,35 +294,37 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
     let theirs =
         || containers(spec).filter(|container| ![INIT, PROXY].contains(&name_of(container)));
     if user(spec) == Some(USER) && theirs().any(|container| user(container).is_none()) {
-        wrong.push(format!("it runs as user {USER}, the proxy's, whose traffic is not captured"));
+        wrong.push(format!("it runs as user {USER}, the proxy's user, whose traffic is not captured; use another user"));
     }
     let whole = is_whole(spec);
     let impostors = if whole { disorder(spec) } else { impostors(spec) };
     for container in theirs() {
         let name = name_of(container);
         if OTHERS.contains(&name) {
-            wrong.push(format!("container {name} is another mesh's proxy"));
+            wrong.push(format!("container {name} is the proxy of another mesh"));
         }
         if OTHERS_INIT.contains(&name) {
             wrong.push(format!("container {name} captures traffic for another mesh"));
         }
         if user(container) == Some(USER) {
             wrong.push(format!(
-                "container {name} runs as user {USER}, the proxy's, whose traffic is not captured"
+                "container {name} runs as user {USER}, the proxy's user, whose traffic is not captured; use another user"
             ));
         }
         for port in container.get("ports").and_then(Value::as_array).into_iter().flatten() {
             let number = port.get("containerPort").and_then(Value::as_u64);
             let udp = port.get("protocol").and_then(Value::as_str) == Some("UDP");
             if let Some(number) = number.filter(|number| PORTS.contains(number) && !udp) {
-                wrong.push(format!("container {name} has port {number}, which is the proxy's"));
+                wrong.push(format!(
+                    "container {name} has port {number}, which the proxy uses; use another port"
+                ));
             }
         }
     }
     for volume in spec.get("volumes").and_then(Value::as_array).into_iter().flatten() {
         let name = name_of(volume);
         if VOLUMES.contains(&name) && impostors.is_empty() && !whole {
-            wrong.push(format!("volume {name} has the name of one of ours"));
+            wrong.push(format!("volume {name} has the name of a volume of the mesh; rename it"));
         }
     }
     wrong.extend(impostors);
@@ -329,7 +334,7 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
 /// What a pod's specification must be for a patch to be possible.
 fn malformed(spec: &Value) -> Vec<String> {
     if !spec.is_object() {
-        return vec!["there is no spec".to_owned()];
+        return vec!["spec is missing".to_owned()];
     }
     let mut wrong = Vec::new();
     for (field, required) in [("containers", true), ("initContainers", false), ("volumes", false)] {
@@ -345,7 +350,7 @@ fn malformed(spec: &Value) -> Vec<String> {
                     wrong.push(format!("spec.{field}[{at}] has no name"));
                 }
             }
-            Some(_) => wrong.push(format!("spec.{field} is no list")),
+            Some(_) => wrong.push(format!("spec.{field} is not a list")),
         }
     }
     wrong

@@ -142,7 +142,7 @@ pub fn change(text: &str, patch: &[Operation]) -> Result<Changed, String> {
     if says_so(&anew) {
         Ok(Changed { text: anew, rewritten: true })
     } else {
-        Err("it cannot be written again as YAML".to_owned())
+        Err("it cannot be written as YAML".to_owned())
     }
 }
 

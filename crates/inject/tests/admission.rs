@@ -94,8 +94,8 @@ fn a_proxy_of_other_values_passes_and_half_of_one_does_not() {
     );
     check(
         &|spec| drop(spec["initContainers"].as_array_mut().map(|all| all.remove(0))),
-        "leno: this pod cannot be part of the mesh: it has leno-proxy without leno-init, so that nothing is captured; \
-         take it out, with `leno uninject` where it was injected; annotation leno.dev/meshed is for the injector alone to write. Correct that, or label the pod \
+        "leno: this pod cannot be part of the mesh: it has leno-proxy without leno-init, so its traffic would not be captured; \
+         remove it (`leno uninject` removes what `leno inject` added); only the injector may set the annotation leno.dev/meshed; remove it. Correct this, or label the pod \
          leno.dev/inject: disabled",
     );
 }
@@ -132,11 +132,11 @@ fn what_was_made_of_an_injected_pod_is_looked_at() {
     check(|pod| drop(init(pod)[0].as_object_mut().expect("a map").remove("env")), None);
     check(
         |pod| pod["spec"]["hostNetwork"] = true.into(),
-        Some("it uses the node's network (hostNetwork), which is not ours to capture"),
+        Some("it uses the node's network (hostNetwork), whose traffic must not be captured"),
     );
     check(
         |pod| pod["spec"]["containers"][0]["name"] = "linkerd-proxy".into(),
-        Some("container linkerd-proxy is another mesh's proxy"),
+        Some("container linkerd-proxy is the proxy of another mesh"),
     );
     check(
         |pod| init(pod).push(json!({"name": "linkerd-init"})),
@@ -158,7 +158,7 @@ fn what_was_made_of_an_injected_pod_is_looked_at() {
     check(
         |pod| init(pod).swap(0, 1),
         Some(
-            "leno-init comes after leno-proxy, so that nothing is captured when that is ready; put it first",
+            "leno-init comes after leno-proxy, so traffic would not be captured when the proxy is ready; put leno-init first",
         ),
     );
     check(
@@ -197,8 +197,7 @@ fn ports_by_name_become_numbers() {
         annotated("config.linkerd.io/skip-inbound-ports", "web"),
         "enabled",
         &refused(
-            "annotation config.linkerd.io/skip-inbound-ports: \"web\" is no port (1 to 65535), no range first-last and no name of a \
-             port there",
+            "annotation config.linkerd.io/skip-inbound-ports: \"web\" is not a port (1 to 65535), a range FIRST-LAST or the name of a port of this pod",
         ),
     );
 }
@@ -222,7 +221,7 @@ fn check_review(review: &Value, namespace: &str, expected: &str) {
 
 fn refused(why: &str) -> String {
     format!(
-        "leno: this pod cannot be part of the mesh: {why}. Correct that, or label the pod leno.dev/inject: disabled"
+        "leno: this pod cannot be part of the mesh: {why}. Correct this, or label the pod leno.dev/inject: disabled"
     )
 }
 
@@ -253,7 +252,7 @@ fn who_gets_a_proxy() {
     check(plain(), "enabled", "patched");
     check(labelled("enabled"), "", "patched");
     check(labelled("disabled"), "enabled", "as it is");
-    check(json!(null), "enabled", "leno: a review without object");
+    check(json!(null), "enabled", "leno: the AdmissionReview has no object");
     #[track_caller]
     fn with(part: &str, value: Value, expected: &str) {
         let mut review = review(&plain());
@@ -264,9 +263,17 @@ fn who_gets_a_proxy() {
     with("/request/namespace", json!("leno"), "as it is");
     with("/request/operation", json!("DELETE"), "as it is");
     with("/request/kind/kind", json!("Service"), "as it is");
-    with("/kind", json!("Review"), "leno: no AdmissionReview of admission.k8s.io/v1");
-    with("/apiVersion", json!("v1"), "leno: no AdmissionReview of admission.k8s.io/v1");
-    with("/request", json!([]), "leno: a review without request");
+    with(
+        "/kind",
+        json!("Review"),
+        "leno: the object is not an AdmissionReview of admission.k8s.io/v1",
+    );
+    with(
+        "/apiVersion",
+        json!("v1"),
+        "leno: the object is not an AdmissionReview of admission.k8s.io/v1",
+    );
+    with("/request", json!([]), "leno: the AdmissionReview has no request");
 }
 
 #[test]
@@ -275,12 +282,12 @@ fn what_is_refused_says_what_to_do() {
     check(
         pod(json!({}), host),
         "enabled",
-        &refused("it uses the node's network (hostNetwork), which is not ours to capture"),
+        &refused("it uses the node's network (hostNetwork), whose traffic must not be captured"),
     );
     check(
         labelled("true"),
         "",
-        &refused("label leno.dev/inject: \"true\" is neither enabled nor disabled"),
+        &refused("label leno.dev/inject: \"true\" is not valid; use enabled or disabled"),
     );
     check(
         annotated("config.leno.dev/opaque-port", "1"),
@@ -292,14 +299,12 @@ fn what_is_refused_says_what_to_do() {
     check(
         annotated("leno.dev/meshed", "true"),
         "enabled",
-        &refused("annotation leno.dev/meshed is for the injector alone to write"),
+        &refused("only the injector may set the annotation leno.dev/meshed; remove it"),
     );
     check(
         pod(json!({}), json!({"containers": [{"name": "app"}, {"name": "leno-proxy"}]})),
         "enabled",
-        &refused(
-            "container leno-proxy has the name of one of ours, and would pass for it; rename it",
-        ),
+        &refused("container leno-proxy has the name of a container of the mesh; rename it"),
     );
 }
 
@@ -309,7 +314,7 @@ fn what_is_left_alone_is_warned_of() {
     let response = respond(review.as_bytes(), "enabled");
     assert_eq!(
         response["warnings"],
-        json!(["leno: annotation config.linkerd.io/proxy-await has no meaning here"])
+        json!(["leno: annotation config.linkerd.io/proxy-await has no effect in Leno"])
     );
 }
 

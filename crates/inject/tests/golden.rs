@@ -39,7 +39,7 @@ fn check(name: &str) {
     assert!(again.reports.iter().all(|report| matches!(report.said, Said::Skipped(_))));
 
     let back = uninject_file(&done.text);
-    if done.reports.iter().all(|report| report.warnings.iter().all(|w| !w.contains("anew"))) {
+    if done.reports.iter().all(|report| report.warnings.iter().all(|w| !w.contains("rewritten"))) {
         assert_eq!(back.text, file, "out again, byte for byte");
     }
     let values = |file: &str| -> Vec<_> {
@@ -119,8 +119,7 @@ fn a_kind_that_nobody_knows_here_is_told_of() {
     assert_eq!(
         told(&done),
         [
-            "rollout \"r\" skipped: its kind is not known here; in a cluster its pods get a proxy by the label leno.dev/inject: enabled \
-             on their template or Namespace"
+            "rollout \"r\" skipped: its kind is unknown; to give its pods a proxy in a cluster, set the label leno.dev/inject: enabled on their template or Namespace"
         ]
     );
     assert_eq!(told(&uninject_file(&file)), ["rollout \"r\" skipped"]);

@@ -122,7 +122,7 @@ fn out_again_is_as_before() {
         let mut injected = pod.clone();
         apply(&mut injected, &patch).unwrap();
         let again = inject(&injected, &namespace, Wish::Enabled, &mesh);
-        assert_eq!(again, Outcome::Skip("it has leno-proxy already".to_owned()), "seed {seed}");
+        assert_eq!(again, Outcome::Skip("it already has leno-proxy".to_owned()), "seed {seed}");
         assert_eq!(injected["spec"]["initContainers"][1]["name"], "leno-proxy", "seed {seed}");
         assert_eq!(injected["spec"]["containers"], pod["spec"]["containers"], "seed {seed}");
         let undo = uninject(&injected).unwrap();

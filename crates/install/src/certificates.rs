@@ -22,11 +22,7 @@ pub const ISSUER_LIFE_SECONDS: u64 = 365 * DAY_SECONDS;
 const CLOCK_SKEW_SECONDS: u64 = 60;
 
 /// How a root is replaced, for whoever has to be told: no pod is restarted, and no request fails.
-pub const ROTATION: &str = "a root is replaced in this order: (1) leno upgrade --identity-trust-anchors-file FILE, with old and new \
-    root in FILE; (2) wait until every proxy has both, which takes two minutes: leno check --proxy says so; (3) leno \
-    upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K, an issuer of the new root; (4) wait until every \
-    certificate is of it: their whole life, a day; (5) leno upgrade --force --identity-trust-anchors-file FILE, with the new \
-    root alone";
+pub const ROTATION: &str = "replace a root in this order: (1) leno upgrade --identity-trust-anchors-file FILE, with the old and the new root in FILE; (2) wait about two minutes until every proxy has both: leno check --proxy shows it; (3) leno upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K, with an issuer of the new root; (4) wait one certificate lifetime (a day), until every certificate comes from the new issuer; (5) leno upgrade --force --identity-trust-anchors-file FILE, with only the new root";
 
 /// A certificate with its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -75,10 +71,10 @@ pub enum IssuerError {
     #[error("the issuer's certificate expired {0} seconds ago")]
     Expired(u64),
     /// The moment is not in its life.
-    #[error("the issuer's certificate begins only in {0} seconds")]
+    #[error("the issuer's certificate becomes valid only in {0} seconds")]
     NotYetValid(u64),
     /// Peers would refuse what it signs.
-    #[error("the issuer is not signed by the trust anchors, or is no CA: {0}")]
+    #[error("the issuer is not signed by a trust anchor, or is not a CA: {0}")]
     Untrusted(String),
     /// The library's own mistake.
     #[error("signing failed: {0}")]
@@ -131,7 +127,7 @@ fn moment(seconds: u64) -> Result<OffsetDateTime, IssuerError> {
     i64::try_from(seconds)
         .ok()
         .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
-        .ok_or_else(|| IssuerError::Signing(format!("{seconds} is not a moment")))
+        .ok_or_else(|| IssuerError::Signing(format!("{seconds} is not a valid time")))
 }
 
 fn authority(
@@ -159,7 +155,7 @@ pub fn examine(issuer: &Pair, anchors: &str, trust_domain: &str) -> Result<Valid
     let chain = certificates(&issuer.certificate).map_err(IssuerError::Certificate)?;
     let (first, between) = chain
         .split_first()
-        .ok_or_else(|| IssuerError::Certificate("there is none in it".to_owned()))?;
+        .ok_or_else(|| IssuerError::Certificate("there is no certificate in it".to_owned()))?;
     let life = validity::read(first)
         .ok_or_else(|| IssuerError::Certificate("its dates cannot be read".to_owned()))?;
     let key =
@@ -283,15 +279,15 @@ mod tests {
         check(&made.issuer, &format!("{}{}", other.anchors, made.anchors), NOW, "good");
         let after = NOW + ISSUER_LIFE_SECONDS + 5;
         check(&made.issuer, &made.anchors, after, "expired 5 seconds ago");
-        check(&made.issuer, &made.anchors, NOW - 61, "begins only in 1 seconds");
-        check(&made.issuer, &other.anchors, NOW, "not signed by the trust anchors");
+        check(&made.issuer, &made.anchors, NOW - 61, "valid only in 1 seconds");
+        check(&made.issuer, &other.anchors, NOW, "not signed by a trust anchor");
         check(&made.issuer, "", NOW, "no certificate in the trust anchors");
         let swapped = Pair { key: other.issuer.key.clone(), ..made.issuer.clone() };
         check(&swapped, &made.anchors, NOW, "does not belong");
         let no_key = Pair { key: "x".into(), ..made.issuer.clone() };
         check(&no_key, &made.anchors, NOW, "PKCS #8 is needed");
         let nothing = Pair { certificate: "x".into(), ..made.issuer.clone() };
-        check(&nothing, &made.anchors, NOW, "there is none in it");
+        check(&nothing, &made.anchors, NOW, "there is no certificate in it");
         let root = made.root.unwrap();
         let later = NOW + ISSUER_LIFE_SECONDS + 5;
         let renewed = renew(&root, "cluster.local", later).unwrap();
@@ -320,6 +316,6 @@ mod tests {
         let chain = format!("{}{}", leaf.pem(), made.issuer.certificate);
         let pair = Pair { certificate: chain, key: key.serialize_pem() };
         let verdict = verdict(&pair, &made.anchors, NOW + 1);
-        assert!(verdict.contains("is no CA"), "{verdict}");
+        assert!(verdict.contains("not a CA"), "{verdict}");
     }
 }

@@ -41,7 +41,7 @@ pub enum ChartError {
     #[error("{}", .0.why)]
     Template(#[from] TemplateError),
     /// A document is no YAML: a value broke out of its place.
-    #[error("{file}: the rendered text is no YAML: {why}")]
+    #[error("{file}: the rendered text is not valid YAML: {why}")]
     Yaml {
         /// The template.
         file: String,
@@ -105,7 +105,7 @@ fn named(mistake: &str) -> &str {
 pub fn render(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError> {
     let mut wrong = mistakes(values);
     if !is_label(namespace) {
-        wrong.push(format!("--namespace {namespace:?} is no name of a namespace"));
+        wrong.push(format!("--namespace {namespace:?} is not a valid namespace name"));
     }
     wrong.extend(not_ours(namespace, values["createNamespace"] == Value::Bool(true)));
     if !wrong.is_empty() {
@@ -118,12 +118,12 @@ pub fn render(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError
 /// pods of others in it. `default` is somebody's own, and left to those who do not wish it made.
 #[must_use]
 pub fn not_ours(namespace: &str, is_made: bool) -> Option<String> {
-    const ADVICE: &str = "choose one of its own, such as leno";
+    const ADVICE: &str = "choose a namespace for Leno alone, such as leno";
     if EXCLUDED.contains(&namespace) {
-        return Some(format!("--namespace {namespace} is the cluster's own; {ADVICE}"));
+        return Some(format!("--namespace {namespace} belongs to Kubernetes; {ADVICE}"));
     }
     (namespace == "default" && is_made).then(|| {
-        format!("--namespace default is everybody's; {ADVICE}, or say --set createNamespace=false")
+        format!("--namespace default is shared with other programs; {ADVICE}, or use --set createNamespace=false")
     })
 }
 

@@ -19,8 +19,7 @@ pub fn injector<'a>(named: Option<&'a Value>, labelled: &'a [Value]) -> Option<&
 #[must_use]
 pub fn seen(name: &str) -> String {
     format!(
-        "linkerd's injector is in this cluster (MutatingWebhookConfiguration {name}), and both would inject pods that say \
-         linkerd.io/inject, or whose namespace does"
+        "linkerd's injector is in this cluster (MutatingWebhookConfiguration {name}). Both meshes would inject pods with the annotation linkerd.io/inject, on the pod or on its namespace"
     )
 }
 
@@ -28,8 +27,7 @@ pub fn seen(name: &str) -> String {
 #[must_use]
 pub fn hint(command: &str) -> String {
     format!(
-        "{command} --set injector.linkerdAnnotations=false | kubectl apply -f - lets each inject its own: a workload moves with the label \
-         leno.dev/inject=enabled and the annotation linkerd.io/inject=disabled on its template. Or take linkerd's injector out first"
+        "remove linkerd's injector first; or run {command} --set injector.linkerdAnnotations=false | kubectl apply -f -, so that each mesh injects its own pods (to move a workload, set the label leno.dev/inject=enabled and the annotation linkerd.io/inject=disabled on its template)"
     )
 }
 

@@ -72,9 +72,7 @@ impl Others {
         let names: Vec<&str> = self.namespaces().into_iter().collect();
         let first = names.first()?;
         Some(format!(
-            "Leno is in namespace {} of this cluster already ({}), and a second one would take what the first has in the whole \
-             cluster. `leno upgrade --namespace {first} | kubectl apply -f -` changes it, `leno uninstall --namespace {first} | \
-             kubectl delete -f -` takes it out, or what is left of it",
+            "Leno is already in namespace {} of this cluster ({}), and a second installation would overwrite its cluster-wide objects. To change it: `leno upgrade --namespace {first} | kubectl apply -f -`. To remove it, or its remains: `leno uninstall --namespace {first} | kubectl delete -f -`",
             names.join(" and "),
             self.has().join(", "),
         ))
@@ -87,8 +85,7 @@ impl Others {
         let has: Vec<String> =
             self.has().into_iter().filter(|it| !it.starts_with("ConfigMap")).collect();
         Some(format!(
-            "{} belong to the control plane in namespace {owner}, and would be taken from it: take that one out first (`leno \
-             uninstall --namespace {owner} | kubectl delete -f -`), or --force",
+            "{} belong to the control plane in namespace {owner} and would be overwritten. Remove that control plane first (`leno uninstall --namespace {owner} | kubectl delete -f -`), or use --force",
             has.join(" and "),
         ))
     }
@@ -185,7 +182,7 @@ mod tests {
         check(Others::find("leno", Some(&leno.0), Some(&leno.1), &leno.2), "", "");
         check(
             Others::find("mesh", Some(&leno.0), Some(&leno.1), &leno.2),
-            "Leno is in namespace leno of this cluster already (MutatingWebhookConfiguration leno-injector, ClusterRoleBinding \
+            "Leno is already in namespace leno of this cluster (MutatingWebhookConfiguration leno-injector, ClusterRoleBinding \
              leno-control, ConfigMap leno/leno-config)",
             "MutatingWebhookConfiguration leno-injector and ClusterRoleBinding leno-control belong to the control plane in namespace leno",
         );

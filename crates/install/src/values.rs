@@ -33,7 +33,7 @@ pub fn read(text: &str) -> Result<Value, String> {
     match value {
         Value::Null => Ok(Value::Object(Map::new())),
         Value::Object(_) => Ok(value),
-        other => Err(format!("values are a map, and this is {other}")),
+        other => Err(format!("the values file must be a map, and this is {other}")),
     }
 }
 
@@ -55,13 +55,15 @@ pub fn set(text: &str, taken: Taken) -> Result<Value, String> {
     for pair in split(text, ',') {
         let halves = split(&pair, '=');
         let [name, value @ ..] = halves.as_slice() else {
-            return Err(format!("{pair:?} is no NAME=VALUE"));
+            return Err(format!("{pair:?} is not NAME=VALUE"));
         };
         if value.is_empty() || name.is_empty() {
-            return Err(format!("{pair:?} is no NAME=VALUE"));
+            return Err(format!("{pair:?} is not NAME=VALUE"));
         }
         if name.contains('[') {
-            return Err(format!("{name:?}: lists are given whole, NAME={{a,b}}, or in a file"));
+            return Err(format!(
+                "{name:?}: give the whole list, NAME={{a,b}}, or use a values file"
+            ));
         }
         let value = value.join("=");
         let list = value.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
@@ -156,7 +158,7 @@ fn check_at(path: &str, schema: &Value, value: &Value, wrong: &mut Vec<String>) 
     let name = if path.is_empty() { "the values" } else { path };
     // The schema that nothing is of.
     if schema == &Value::Bool(false) {
-        wrong.push(format!("{name}: the chart says it itself, and nothing else can be said"));
+        wrong.push(format!("{name}: the chart sets this value itself; it cannot be changed"));
     }
     for (keyword, rule) in schema.as_object().into_iter().flatten() {
         match (keyword.as_str(), value) {
@@ -165,7 +167,7 @@ fn check_at(path: &str, schema: &Value, value: &Value, wrong: &mut Vec<String>) 
                     rule.as_array().map_or(std::slice::from_ref(rule), |all| all).iter();
                 if !types.any(|wanted| wanted.as_str().is_some_and(|wanted| is_a(wanted, value))) {
                     let wanted = rule.to_string().replace('"', "");
-                    wrong.push(format!("{name}: {value} is no {wanted}"));
+                    wrong.push(format!("{name}: {value} is not of type {wanted}"));
                     return;
                 }
             }
@@ -173,7 +175,7 @@ fn check_at(path: &str, schema: &Value, value: &Value, wrong: &mut Vec<String>) 
                 let allowed = rule.as_array().map(Vec::as_slice).unwrap_or_default();
                 if !allowed.contains(value) {
                     let shown: Vec<&str> = allowed.iter().filter_map(Value::as_str).collect();
-                    wrong.push(format!("{name}: {value} is none of {}", shown.join(", ")));
+                    wrong.push(format!("{name}: {value} is not one of {}", shown.join(", ")));
                 }
             }
             ("pattern", Value::String(text)) => match rule.as_str().map(Regex::new) {
@@ -187,7 +189,7 @@ fn check_at(path: &str, schema: &Value, value: &Value, wrong: &mut Vec<String>) 
                 wrong.push(format!("{name}: {number} is less than {rule}"));
             }
             ("maximum", Value::Number(number)) if number.as_f64() > rule.as_f64() => {
-                wrong.push(format!("{name}: {number} is more than {rule}"));
+                wrong.push(format!("{name}: {number} is greater than {rule}"));
             }
             ("items", Value::Array(items)) => {
                 for (at, item) in items.iter().enumerate() {
@@ -209,7 +211,9 @@ fn check_at(path: &str, schema: &Value, value: &Value, wrong: &mut Vec<String>) 
                 _,
             ) => {}
             (word, _) if WORDS.contains(&word) => {}
-            (other, _) => wrong.push(format!("{name}: the schema's {other} is not understood")),
+            (other, _) => {
+                wrong.push(format!("{name}: the schema's keyword {other} is not supported"))
+            }
         }
     }
 }
@@ -230,7 +234,7 @@ fn additional(
         if rule == &Value::Bool(false) {
             let names = known.into_iter().flat_map(|known| known.keys());
             let names: Vec<&str> = names.map(String::as_str).collect();
-            wrong.push(format!("{path} is not known; here there are {}", names.join(", ")));
+            wrong.push(format!("{path} is unknown; known values here: {}", names.join(", ")));
         } else {
             check_at(&path, rule, value, wrong);
         }
@@ -272,8 +276,8 @@ mod tests {
         check(r"a.leno\.dev/x=1\,2", Ok(json!({"a": {"leno.dev/x": "1,2"}})));
         check("a=007", Ok(json!({"a": "007"})));
         check("a=", Ok(json!({"a": ""})));
-        check("a", Err("\"a\" is no NAME=VALUE"));
-        check("=a", Err("\"=a\" is no NAME=VALUE"));
+        check("a", Err("\"a\" is not NAME=VALUE"));
+        check("=a", Err("\"=a\" is not NAME=VALUE"));
         check("a[0]=b", Err("\"a[0]\": lists are given whole, NAME={a,b}, or in a file"));
         assert_eq!(set("a=1,b=true", Taken::AsText), Ok(json!({"a": "1", "b": "true"})));
     }
@@ -295,42 +299,42 @@ mod tests {
         check("control.replicas=3", &[]);
         check("control.resources.limits.nvidia=1", &[]);
         check("control.replicas=0", &["control.replicas: 0 is less than 1"]);
-        check("control.replicas=many", &["control.replicas: \"many\" is no integer"]);
+        check("control.replicas=many", &["control.replicas: \"many\" is not of type integer"]);
         check(
             "proxy.imgae=x",
-            &["proxy.imgae is not known; here there are image, imagePullPolicy, resources"],
+            &["proxy.imgae is unknown; known values here: image, imagePullPolicy, resources"],
         );
         check(
             "proxy.imagePullPolicy=always",
-            &["proxy.imagePullPolicy: \"always\" is none of Always, IfNotPresent, Never"],
+            &["proxy.imagePullPolicy: \"always\" is not one of Always, IfNotPresent, Never"],
         );
         check(
             "proxy=1,identity.leafLifetime=1w",
             &[
                 "identity.leafLifetime: \"1w\" is not of the form ^[1-9][0-9]*[smhd]$",
-                "proxy: 1 is no object",
+                "proxy: 1 is not of type object",
             ],
         );
-        check("imagePullSecrets={a}", &["imagePullSecrets[0]: \"a\" is no object"]);
+        check("imagePullSecrets={a}", &["imagePullSecrets[0]: \"a\" is not of type object"]);
         // What a parent chart hands down.
         check("enabled=true,global.a=b,tags.mesh=true", &[]);
         // The selector's own.
         check(r"control.podLabels.app\.kubernetes\.io/version=a", &[]);
         for label in ["name", "part-of"] {
             let expected = format!(
-                "control.podLabels.app.kubernetes.io/{label}: the chart says it itself, and nothing else can be said"
+                "control.podLabels.app.kubernetes.io/{label}: the chart sets this value itself; it cannot be changed"
             );
             check(&format!(r"control.podLabels.app\.kubernetes\.io/{label}=x"), &[&expected]);
         }
         check(
             "proxy.resources.requests.gpu=1",
-            &["proxy.resources.requests.gpu is not known; here there are cpu, memory"],
+            &["proxy.resources.requests.gpu is unknown; known values here: cpu, memory"],
         );
         // Where the chart prints a number, 0 would be nothing, and a large one would have an exponent.
         check(
             "proxy.resources.requests.cpu=0,proxy.resources.limits.memory=134217728",
             &[
-                "proxy.resources.limits.memory: 134217728 is more than 999999",
+                "proxy.resources.limits.memory: 134217728 is greater than 999999",
                 "proxy.resources.requests.cpu: 0 is less than 0.0001",
             ],
         );
@@ -339,6 +343,6 @@ mod tests {
     #[test]
     fn a_keyword_that_is_not_known_is_said() {
         let wrong = super::check(&json!({"oneOf": []}), &json!({}));
-        assert_eq!(wrong, ["the values: the schema's oneOf is not understood"]);
+        assert_eq!(wrong, ["the values: the schema's keyword oneOf is not supported"]);
     }
 }

@@ -208,7 +208,7 @@ impl Cluster {
             tried: format!("GET {path} at port {port} of pod {namespace}/{pod}"),
             why,
         };
-        let none = || failed("the port is not forwarded".to_owned());
+        let none = || failed("the port-forward failed".to_owned());
         let stream = forwarder.take_stream(port).ok_or_else(none)?;
         let reason = forwarder.take_error(port).ok_or_else(none)?;
         let outcome = exchange(stream, path).await;

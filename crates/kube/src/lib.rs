@@ -26,7 +26,7 @@ pub enum Unreachable {
     },
     /// Neither in a pod nor with a kubeconfig.
     #[error(
-        "no cluster: not in a pod, and neither KUBECONFIG nor ~/.kube/config leads to one ({0})"
+        "no cluster found: this is not a pod, and neither KUBECONFIG nor ~/.kube/config names a cluster ({0})"
     )]
     Nowhere(kube::config::KubeconfigError),
     /// The certificates or keys in the configuration cannot be used.

@@ -20,7 +20,7 @@ pub struct Asked<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Nobody answers there.
-    #[error("the API server {server} is not reached: {why}")]
+    #[error("the API server {server} is not reachable: {why}")]
     Unreachable {
         /// Its URL.
         server: String,
@@ -29,7 +29,7 @@ pub enum Refused {
     },
     /// TLS with the server failed.
     #[error(
-        "no TLS with the API server {server}: {why} (an expired certificate, or a kubeconfig of another cluster?)"
+        "the TLS handshake with the API server {server} failed: {why} (is a certificate expired, or the kubeconfig of another cluster?)"
     )]
     Certificate {
         /// Its URL.
@@ -128,7 +128,7 @@ fn of_status(code: u16, message: &str, asked: &Asked<'_>, server: String) -> Ref
         // An expired certificate is told by this alone.
         401 => Refused::Unauthorized {
             server,
-            why: "the certificate or token is wrong, withdrawn or has expired".to_owned(),
+            why: "the certificate or token is wrong, revoked or expired".to_owned(),
         },
         403 => Refused::Forbidden {
             verb: asked.verb.to_owned(),
@@ -137,7 +137,7 @@ fn of_status(code: u16, message: &str, asked: &Asked<'_>, server: String) -> Ref
             said: if message.is_empty() { String::new() } else { format!(": {message}") },
         },
         404 => Refused::Missing(asked.object()),
-        _ if message.is_empty() => asked.failed(format!("the API server answers {code}")),
+        _ if message.is_empty() => asked.failed(format!("the API server returned {code}")),
         _ => asked.failed(message.to_owned()),
     }
 }
@@ -185,16 +185,16 @@ mod tests {
         check(answered(404, "x"), "no pod n/p");
         check(
             answered(401, ""),
-            "the API server https://k:6443 does not accept the credentials of the kubeconfig: the certificate or token is wrong, withdrawn or has expired",
+            "the API server https://k:6443 does not accept the credentials of the kubeconfig: the certificate or token is wrong, revoked or expired",
         );
         check(answered(500, "boom"), "create pods/portforward p in namespace n: boom");
         check(
             broken("Connection refused"),
-            "the API server https://k:6443 is not reached: Connection refused",
+            "the API server https://k:6443 is not reachable: Connection refused",
         );
         check(
             broken("invalid peer certificate: Expired"),
-            "no TLS with the API server https://k:6443: invalid peer certificate: Expired (an expired certificate, or a kubeconfig of another cluster?)",
+            "the TLS handshake with the API server https://k:6443 failed: invalid peer certificate: Expired (is a certificate expired, or the kubeconfig of another cluster?)",
         );
     }
 

@@ -18,7 +18,7 @@ pub enum AnchorsError {
     #[error("the trust anchors are not PEM: {0}")]
     Pem(String),
     /// A certificate in it cannot be read.
-    #[error("trust anchor number {0} is not a certificate that can be read: {1}")]
+    #[error("trust anchor number {0} is not a valid certificate: {1}")]
     Certificate(usize, String),
     /// There is none in it.
     #[error("there is no certificate in the trust anchors")]

@@ -75,7 +75,7 @@ where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let server_name = ServerName::try_from(server_name.as_str().to_owned())
-        .map_err(|_| Refused::Handshake(format!("{server_name} cannot be asked for in SNI")))?;
+        .map_err(|_| Refused::Handshake(format!("{server_name} is not a valid SNI name")))?;
     let time = config.time_provider.clone();
     let alpn_required = !config.alpn_protocols.is_empty();
     let handshake = TlsConnector::from(config).connect_with(server_name, io, |connection| {

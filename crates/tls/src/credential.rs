@@ -28,10 +28,10 @@ pub enum CredentialError {
     #[error("the private key cannot be used: {0}")]
     Key(String),
     /// The certificate is for another key.
-    #[error("the certificate is for another key than ours")]
+    #[error("the certificate does not match the private key")]
     OtherKey,
     /// Peers would refuse the certificate.
-    #[error("the certificate would be refused by peers: {0}")]
+    #[error("peers would reject the certificate: {0}")]
     Refused(#[from] Refused),
     /// The certificate is valid but has no SPIFFE ID.
     #[error("the certificate has no SPIFFE ID (it names {0})")]
@@ -40,7 +40,7 @@ pub enum CredentialError {
     #[error("certificate number {0} of the chain cannot be read")]
     Unreadable(usize),
     /// The request for a certificate cannot be made.
-    #[error("the certificate request cannot be made: {0}")]
+    #[error("the certificate request cannot be created: {0}")]
     Request(String),
 }
 

@@ -14,12 +14,12 @@ use std::time::Duration;
 pub enum Refused {
     /// The chain does not end at one of our roots.
     #[error(
-        "the peer's certificate does not chain to our trust anchors; compare the trust anchors of both sides"
+        "the peer's certificate does not lead to a trust anchor of this side; compare the trust anchors of both sides"
     )]
     UnknownIssuer,
     /// The certificate's life is over.
     #[error(
-        "the peer's certificate expired at {not_after} (Unix time), it is now {now}; look at the peer's renewal, and at both clocks"
+        "the peer's certificate expired at {not_after} (Unix time), and it is now {now}; check the peer's renewal and both clocks"
     )]
     Expired {
         /// Last second of its life, Unix time.
@@ -29,7 +29,7 @@ pub enum Refused {
     },
     /// The certificate's life has not begun.
     #[error(
-        "the peer's certificate begins at {not_before} (Unix time), it is now {now}; look at both clocks"
+        "the peer's certificate is valid from {not_before} (Unix time), and it is now {now}; check both clocks"
     )]
     NotYetValid {
         /// First second of its life, Unix time.
@@ -49,7 +49,7 @@ pub enum Refused {
     },
     /// The peer asks us for somebody else.
     #[error(
-        "the peer looks for {asked} here, but we are {ours}; discovery and this workload disagree, or the peer is of another mesh"
+        "the peer expects {asked}, but this workload is {ours}; discovery and this workload disagree, or the peer belongs to another mesh"
     )]
     OtherAsked {
         /// Whom it asks for in SNI.
@@ -59,11 +59,11 @@ pub enum Refused {
     },
     /// The peer says that it is not the one we ask for.
     #[error(
-        "the peer has refused us: it is not whom discovery says; the workload at that address is another one, or of another mesh"
+        "the peer rejected the server name: the workload at that address is not the expected one, or belongs to another mesh"
     )]
     Other,
     /// The SPIFFE ID is of a trust domain that our roots do not vouch for.
-    #[error("the peer {presented} is not of our trust domain {expected}")]
+    #[error("the peer {presented} is not in the trust domain {expected}")]
     ForeignTrustDomain {
         /// Our trust domain.
         expected: String,
@@ -71,32 +71,32 @@ pub enum Refused {
         presented: String,
     },
     /// The peer has shown no certificate where one is required.
-    #[error("the peer has shown no client certificate; it is not a member of the mesh")]
+    #[error("the peer sent no client certificate; it is not in the mesh")]
     NoCertificate,
     /// No name in the certificate is one of ours.
     #[error("the peer's certificate names neither a SPIFFE ID (URI SAN) nor a DNS name")]
     NoIdentity,
     /// More than one URI SAN: the SPIFFE X.509-SVID specification allows exactly one.
-    #[error("the peer's certificate has more than one URI SAN, so it is nobody's")]
+    #[error("the peer's certificate has more than one URI SAN, which is not valid for a SPIFFE ID")]
     ManyIdentities,
     /// A signature in the chain or in the handshake does not verify.
     #[error(
-        "a signature of the peer does not verify: its certificate leads to another root of the same name, or something was tampered with"
+        "a signature of the peer is not valid: its certificate leads to another root with the same name, or data was changed on the way"
     )]
     BadSignature,
     /// The extended key usage does not allow this side of TLS.
     #[error(
-        "the peer's certificate is not for this use; it needs the extended key usages serverAuth and clientAuth"
+        "the peer's certificate is not valid for this purpose; it needs the extended key usages serverAuth and clientAuth"
     )]
     UnsuitableKeyUsage,
     /// A certificate that is not a CA's has signed another.
-    #[error("a certificate in the peer's chain has signed another but is not a CA's")]
+    #[error("a certificate in the peer's chain signed another one but is not a CA certificate")]
     IssuerNotAuthority,
     /// The peer presents a CA's certificate as its own.
-    #[error("the peer presents the certificate of a CA as its own")]
+    #[error("the peer sent a CA certificate as its own")]
     AuthorityAsPeer,
     /// A path length or name constraint, or the depth of the chain.
-    #[error("the peer's chain breaks a constraint of its issuer (path length, names, depth)")]
+    #[error("the peer's chain violates a constraint of its issuer (path length, names, depth)")]
     Constraint,
     /// Not a certificate that can be read.
     #[error("the peer's certificate cannot be read")]
@@ -105,24 +105,24 @@ pub enum Refused {
     #[error("no algorithm in common with the peer (cipher suite, key exchange or signature)")]
     Algorithm,
     /// The peer does not speak TLS 1.3.
-    #[error("the peer does not speak TLS 1.3")]
+    #[error("the peer does not support TLS 1.3")]
     ProtocolVersion,
     /// No application protocol in common.
     #[error("no application protocol (ALPN) in common with the peer")]
     ApplicationProtocol,
     /// The peer does not speak TLS at all.
-    #[error("the peer does not speak TLS; look whether its port is captured by its proxy")]
+    #[error("the peer did not answer with TLS; check that its proxy captures this port")]
     NotTls,
     /// The peer has refused us, with this alert.
     #[error(
-        "the peer has refused us with the alert {0:?}; look at the peer's log and at our certificate"
+        "the peer rejected the handshake with the alert {0:?}; check the peer's log and the certificate of this side"
     )]
     ByPeer(AlertDescription),
     /// The connection ended in the middle of the handshake.
     #[error("the peer closed the connection during the handshake")]
     Closed,
     /// The handshake took too long.
-    #[error("the handshake was not complete after {0:?}")]
+    #[error("the handshake did not finish within {0:?}")]
     Timeout(Duration),
     /// Reading or writing failed.
     #[error("the connection failed during the handshake: {0}")]

@@ -516,9 +516,9 @@ async fn a_webhook_is_served_to_who_trusts_its_root() {
     let good = serving(&key, &roots, NAME).unwrap();
     let wrong = |outcome: Result<Serving, CredentialError>| outcome.unwrap_err().to_string();
     let stranger = KeyPair::generate().unwrap();
-    assert!(wrong(serving(&stranger, &roots, NAME)).contains("another key"));
-    assert!(wrong(serving(&key, &[], NAME)).contains("does not chain"));
-    assert!(wrong(serving(&key, &roots, "other.leno.svc")).contains("would be refused"));
+    assert!(wrong(serving(&stranger, &roots, NAME)).contains("does not match"));
+    assert!(wrong(serving(&key, &[], NAME)).contains("does not lead"));
+    assert!(wrong(serving(&key, &roots, "other.leno.svc")).contains("would reject"));
 
     let trusting = |roots: &[CertificateDer<'static>], versions| {
         let mut store = rustls::RootCertStore::empty();

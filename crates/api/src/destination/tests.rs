@@ -102,7 +102,7 @@ fn a_malformed_endpoint_is_refused_alone() {
     check(|e| e.resource_ref.as_mut().unwrap().kind = None, "resource_ref is missing");
     check(
         |e| e.metric_labels = (0..65).map(|n| (n.to_string(), String::new())).collect(),
-        "metric_labels has 65, at most 64 are taken",
+        "metric_labels has size 65; the limit is 64",
     );
 }
 
@@ -116,7 +116,7 @@ fn absurd_messages_are_refused() {
     });
     assert_eq!(
         from_message(&message::Update { update: Some(update) }).unwrap_err().to_string(),
-        "add.addrs has 16385, at most 16384 are taken"
+        "add.addrs has size 16385; the limit is 16384"
     );
 }
 

@@ -123,7 +123,7 @@ fn malformed_policies_are_refused_by_field() {
     check(|s| s.authorizations[0].networks[0].net = None, "authorizations.networks.net is missing");
     check(
         |s| s.authorizations[0].networks[0].except[0].prefix_len = 64,
-        "authorizations.networks.except: 10.1.0.0 has no prefix of 64 bits",
+        "authorizations.networks.except: 10.1.0.0/64 is not a valid network",
     );
     check(
         |s| clients(s).identities[0].name = "a b".into(),
@@ -135,7 +135,7 @@ fn malformed_policies_are_refused_by_field() {
     );
     check(
         |s| s.authorizations = vec![s.authorizations[0].clone(); 1025],
-        "authorizations has 1025, at most 1024 are taken",
+        "authorizations has size 1025; the limit is 1024",
     );
 }
 

@@ -47,7 +47,7 @@ pub(super) fn opaque_routes_message(
 ) -> Result<Vec<message::OpaqueRoute>, WireError> {
     let route = |route: &OpaqueRoute| {
         if !route.server_names.is_empty() {
-            let what = "a server name where TLS is not declared";
+            let what = "a server name on a route without TLS";
             return Err(WireError::Unsupported { field: "opaque.routes", what });
         }
         Ok(message::OpaqueRoute {
@@ -137,12 +137,12 @@ macro_rules! connection_rules {
             fn route_backend_message(backend: &Backend) -> Result<RouteBackend, WireError> {
                 let broken = backend.kind == BackendKind::Broken;
                 if !broken && !backend.filters.is_empty() {
-                    let what = "a filter on a route of connections";
+                    let what = "a filter on a TCP or TLS route";
                     return Err(WireError::Unsupported { field: "backends.filters", what });
                 }
                 let invalid = || Filter {
                     kind: Some(Kind::Invalid(Invalid {
-                        message: "the backend that the route names is not there".to_owned(),
+                        message: "the backend of the route does not exist".to_owned(),
                     })),
                 };
                 Ok(RouteBackend {

@@ -167,7 +167,7 @@ fn filter_message(filter: &Filter) -> Result<message::grpc_route::Filter, WireEr
             message: failure.message.to_string(),
             ratio: matching::ratio_message(failure),
         }),
-        Filter::ResponseHeaders(_) => return unsupported("a change of response headers"),
+        Filter::ResponseHeaders(_) => return unsupported("a response header modifier"),
         Filter::Redirect(_) => return unsupported("a redirect"),
     };
     Ok(message::grpc_route::Filter { kind: Some(kind) })
@@ -194,10 +194,10 @@ pub(crate) fn rpc_match_message(
 ) -> Result<grpc_route::GrpcRouteMatch, WireError> {
     let unsupported = |what| Err(WireError::Unsupported { field: "grpc.matches", what });
     if !request.query.is_empty() {
-        return unsupported("a match on query parameters");
+        return unsupported("a query parameter match");
     }
     if request.method.as_deref().is_some_and(|method| method != "POST") {
-        return unsupported("a match on an HTTP method");
+        return unsupported("an HTTP method match");
     }
     let rpc = match &request.path {
         None => None,

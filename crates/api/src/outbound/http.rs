@@ -146,7 +146,7 @@ pub(super) fn failure_of_broken(backend: &Backend, status: u16) -> Option<Filter
     (backend.kind == BackendKind::Broken && silent).then(|| {
         Filter::Fail(Failure {
             status,
-            message: "the backend that the route names is not there".into(),
+            message: "the backend of the route does not exist".into(),
             numerator: 0,
             denominator: 0,
         })

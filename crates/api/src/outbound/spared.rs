@@ -69,7 +69,7 @@ pub(super) fn rest<M>(
         matches,
         filters: vec![Filter::Fail(Failure {
             status,
-            message: "the route cannot be read".into(),
+            message: "the route is malformed".into(),
             numerator: 0,
             denominator: 0,
         })],

@@ -203,7 +203,7 @@ fn what_a_grpc_route_cannot_say_is_refused() {
     check(&with_match(path(PathMatch::Prefix("/a/b".into()))), not_rpc);
     check(&with_match(path(PathMatch::Regex(pattern("/[^/]+/a.*")))), not_rpc);
     let get = RequestMatch { method: Some("GET".into()), ..RequestMatch::default() };
-    check(&with_match(get), "grpc.matches: a match on an HTTP method is not supported");
+    check(&with_match(get), "grpc.matches: an HTTP method match is not supported");
     check(
         &|rule| rule.filters = vec![Filter::Redirect(Redirect::default())],
         "grpc.filters: a redirect is not supported",
@@ -230,7 +230,7 @@ fn malformed_routes_are_refused_by_field() {
     check(|r| r.rules[0].backends = None, "backends.kind is missing");
     check(
         |r| r.rules = vec![r.rules[0].clone(); 129],
-        "routes.rules has 129, at most 128 are taken",
+        "routes.rules has size 129; the limit is 128",
     );
     let first = |r: &mut message::HttpRoute, change: &dyn Fn(&mut http_route::HttpRouteMatch)| {
         change(&mut r.rules[0].matches[0]);
@@ -247,21 +247,21 @@ fn malformed_routes_are_refused_by_field() {
                 m.headers[0].value = Some(http_route::header_match::Value::Exact(vec![0xff]));
             });
         },
-        "headers.exact: a value that is not UTF-8 is not supported",
+        "headers.exact: a header value that is not UTF-8 is not supported",
     );
     check(
         |r| {
             let kind = http_route::path_match::Kind::Exact("a".into());
             first(r, &|m| m.path = Some(http_route::PathMatch { kind: Some(kind.clone()) }));
         },
-        "path.exact: \"a\" does not begin with '/'",
+        "path.exact: \"a\" does not start with '/'",
     );
     check(
         |r| {
             let kind = http_route::path_match::Kind::Regex("a".repeat(1025));
             first(r, &|m| m.path = Some(http_route::PathMatch { kind: Some(kind.clone()) }));
         },
-        "path.regex has 1025, at most 1024 are taken",
+        "path.regex has size 1025; the limit is 1024",
     );
 }
 
@@ -284,7 +284,7 @@ fn malformed_filters_and_backends_are_refused_by_field() {
     check(|r| with_filter(r, injector(99, None)), "failure_injector.status: 99");
     check(
         |r| with_filter(r, injector(503, Some((1, 0)))),
-        "failure_injector.ratio: 1 of 0 is not a share",
+        "failure_injector.ratio: 1 of 0 is not a valid fraction",
     );
     let redirect = http_route::RequestRedirect { status: 200, ..Default::default() };
     check(
@@ -421,12 +421,12 @@ fn one_bad_route_does_not_take_the_others_with_it() {
     );
     check(
         &|r| r.rules = vec![r.rules[1].clone(); 129],
-        "route default/r: routes.rules has 129, at most 128 are taken",
+        "route default/r: routes.rules has size 129; the limit is 128",
         &["0 fail 500"],
     );
     check(
         &|r| r.rules[1].matches = vec![r.rules[1].matches[0].clone(); 129],
-        "route default/r: routes.rules.matches has 129, at most 128 are taken",
+        "route default/r: routes.rules.matches has size 129; the limit is 128",
         &["4", "0 fail 500"],
     );
     check(&|r| r.metadata = None, "route /unreadable: routes.metadata is missing", &["4", "1"]);

@@ -114,20 +114,14 @@ fn check(parts: &[(u8, &[u8])], expected: &str) {
 fn what_nobody_has_written_is_refused() {
     let outbound = Kind::Outbound as u8;
     let endpoints = Kind::Endpoints as u8;
-    check(&[(9, b"")], "its parts are not those of a snapshot: one is of an unknown kind");
-    check(
-        &[(Kind::Head as u8, b"")],
-        "its parts are not those of a snapshot: one is where it may not be",
-    );
-    check(&[(0, b"1234")], "its parts are not those of a snapshot: one is where it may not be");
-    check(&[(outbound, b"")], "a part of it cannot be used: target: invalid socket address syntax");
-    check(&[(outbound, b"\x0a\x0b10.0.0.1:80")], "a part of it cannot be used: policy is missing");
-    check(&[(endpoints, b"")], "a part of it cannot be used: destination is missing");
-    check(&[(endpoints, b"\x0a\x01a")], "a part of it cannot be used: update is missing");
-    check(
-        &[(Kind::Inbound as u8, b"\x08\x00")],
-        "a part of it cannot be used: port: 0 is not a port",
-    );
+    check(&[(9, b"")], "its sections are not valid: a section has an unknown kind");
+    check(&[(Kind::Head as u8, b"")], "its sections are not valid: a section is out of order");
+    check(&[(0, b"1234")], "its sections are not valid: a section is out of order");
+    check(&[(outbound, b"")], "a section is not valid: target: invalid socket address syntax");
+    check(&[(outbound, b"\x0a\x0b10.0.0.1:80")], "a section is not valid: policy is missing");
+    check(&[(endpoints, b"")], "a section is not valid: destination is missing");
+    check(&[(endpoints, b"\x0a\x01a")], "a section is not valid: update is missing");
+    check(&[(Kind::Inbound as u8, b"\x08\x00")], "a section is not valid: port: 0 is not a port");
     let twice = EndpointsPart {
         destination: "a".to_owned(),
         update: Some(destination::to_message(&EndpointUpdate::None { exists: true })),
@@ -135,7 +129,7 @@ fn what_nobody_has_written_is_refused() {
     .encode_to_vec();
     check(
         &[(endpoints, &twice), (endpoints, &twice)],
-        "its parts are not those of a snapshot: one is there twice",
+        "its sections are not valid: a section appears twice",
     );
     let change = EndpointsPart {
         destination: "a".to_owned(),
@@ -144,7 +138,7 @@ fn what_nobody_has_written_is_refused() {
     .encode_to_vec();
     check(
         &[(endpoints, &change)],
-        "its parts are not those of a snapshot: a change where a whole set belongs",
+        "its sections are not valid: a change of endpoints instead of a complete set",
     );
 }
 

@@ -44,11 +44,11 @@ fn annotations() {
     );
     check(
         "config.linkerd.io/proxy-version=1",
-        "? annotation config.linkerd.io/proxy-version has no meaning here",
+        "? annotation config.linkerd.io/proxy-version has no effect in Leno",
     );
     check(
         "config.linkerd.io/proxy-image=l5d",
-        "? annotation config.linkerd.io/proxy-image has no meaning here",
+        "? annotation config.linkerd.io/proxy-image has no effect in Leno",
     );
     check(
         "config.leno.dev/skip-inbound-port=25",
@@ -64,18 +64,18 @@ fn annotations() {
     }
     check(
         "config.leno.dev/proxy-memory-limit=1Mi",
-        "! annotation config.leno.dev/proxy-memory-limit: \"1Mi\" is less than 8Mi, with which a proxy cannot start",
+        "! annotation config.leno.dev/proxy-memory-limit: \"1Mi\" is less than 8Mi, the least that a proxy needs to start",
     );
     check("config.leno.dev/colour=red", "! annotation config.leno.dev/colour is not known");
     check("config.leno.dev/=1", "! annotation config.leno.dev/ is not known");
     check(
         "config.linkerd.io/skip-outbound-ports=mysql; config.leno.dev/proxy-workers=0",
-        "! annotation config.linkerd.io/skip-outbound-ports: \"mysql\" is no port (1 to 65535) and no range first-last; \
-         ! annotation config.leno.dev/proxy-workers: \"0\": a number from 1 to 256",
+        "! annotation config.linkerd.io/skip-outbound-ports: \"mysql\" is not a port (1 to 65535) or a range FIRST-LAST; \
+         ! annotation config.leno.dev/proxy-workers: \"0\" is not a number from 1 to 256",
     );
     check(
         "config.leno.dev/proxy-cpu-request=1; config.leno.dev/proxy-cpu-limit=500m",
-        "! proxy-cpu-request 1 is more than proxy-cpu-limit 500m",
+        "! proxy-cpu-request 1 is greater than proxy-cpu-limit 500m",
     );
     check_below(
         "config.leno.dev/access-log=json",
@@ -99,7 +99,7 @@ fn values_of_linkerd() {
     check("config.linkerd.io/access-log=", "access-log=off");
     check(
         "config.leno.dev/access-log=",
-        "! annotation config.leno.dev/access-log: \"\" is none of off, json, apache",
+        "! annotation config.leno.dev/access-log: \"\" is not one of off, json, apache",
     );
     check("config.linkerd.io/proxy-cpu-request=0", "proxy-cpu-request=0");
     check(
@@ -108,25 +108,24 @@ fn values_of_linkerd() {
     );
     check(
         "config.linkerd.io/proxy-log-level=warn,linkerd[{x}]=debug",
-        "? annotation config.linkerd.io/proxy-log-level is left out: \"linkerd[{x}]=debug\" is no level \
-         (off, error, warn, info, debug, trace) and no target=level",
+        "? annotation config.linkerd.io/proxy-log-level is ignored: \"linkerd[{x}]=debug\" is not a level (off, error, warn, info, debug, trace) or TARGET=LEVEL",
     );
     check(
         "config.leno.dev/proxy-log-level=warn,linkerd[{x}]=debug",
-        "! annotation config.leno.dev/proxy-log-level: \"linkerd[{x}]=debug\" is no level (off, error, warn, info, debug, trace) and no target=level",
+        "! annotation config.leno.dev/proxy-log-level: \"linkerd[{x}]=debug\" is not a level (off, error, warn, info, debug, trace) or TARGET=LEVEL",
     );
     let policy = "! annotation config.linkerd.io/default-inbound-policy: default inbound policy";
     let ours = "all-unauthenticated, all-authenticated or deny";
     for (text, nearest) in [
         (
             "cluster-authenticated",
-            "all-authenticated is nearest, from whatever network: an AuthorizationPolicy can name networks",
+            "the nearest policy is all-authenticated, which does not check networks (an AuthorizationPolicy can)",
         ),
         (
             "cluster-unauthenticated",
-            "all-unauthenticated is nearest, from whatever network: an AuthorizationPolicy can name networks",
+            "the nearest policy is all-unauthenticated, which does not check networks (an AuthorizationPolicy can)",
         ),
-        ("audit", "all-unauthenticated lets in the same, without a word on it"),
+        ("audit", "all-unauthenticated admits the same clients, without an audit record"),
     ] {
         check(
             &format!("config.linkerd.io/default-inbound-policy={text}"),
@@ -140,7 +139,7 @@ fn ports_by_name_are_those_of_the_pod() {
     check("config.leno.dev/opaque-ports=mysql", "opaque-ports=3306");
     check(
         "config.leno.dev/opaque-ports=80,redis",
-        "! annotation config.leno.dev/opaque-ports: \"redis\" is no port (1 to 65535), no range first-last and no name of a port there",
+        "! annotation config.leno.dev/opaque-ports: \"redis\" is not a port (1 to 65535), a range FIRST-LAST or the name of a port of this pod",
     );
     // A namespace speaks to pods of every kind.
     check_below("", "config.leno.dev/opaque-ports=80,redis,mysql", "opaque-ports=80,3306");
@@ -148,7 +147,7 @@ fn ports_by_name_are_those_of_the_pod() {
     check_below(
         "",
         "config.leno.dev/opaque-ports=80,MySQL",
-        "! annotation of its namespace config.leno.dev/opaque-ports: \"MySQL\" is no port (1 to 65535) and no range first-last",
+        "! annotation of its namespace config.leno.dev/opaque-ports: \"MySQL\" is not a port (1 to 65535) or a range FIRST-LAST",
     );
 }
 

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 /// One of a few words.
 ///
 /// # Errors
-/// It is none of them; they are named.
+/// It is not one of them; they are named.
 pub fn one_of(text: &str, words: &[&str]) -> Result<String, String> {
     if words.contains(&text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is none of {}", words.join(", ")))
+        Err(format!("{text:?} is not one of {}", words.join(", ")))
     }
 }
 
@@ -32,7 +32,7 @@ pub fn port_parts(text: &str) -> impl Iterator<Item = Result<PortPart<'_>, Strin
         match (port(first.trim()), port(last.trim())) {
             (Some(first), Some(last)) if first <= last => Ok(PortPart::Numbers(first, last)),
             _ if is_port_name(part) => Ok(PortPart::Named(part)),
-            _ => Err(format!("{part:?} is no port (1 to 65535) and no range first-last")),
+            _ => Err(format!("{part:?} is not a port (1 to 65535) or a range FIRST-LAST")),
         }
     })
 }
@@ -45,7 +45,7 @@ pub fn ports(text: &str) -> Result<String, String> {
     let read = |part| match part {
         Ok(PortPart::Numbers(first, last)) => Ok(shown(first, last)),
         Ok(PortPart::Named(name)) => {
-            Err(format!("{name:?} is no port (1 to 65535) and no range first-last"))
+            Err(format!("{name:?} is not a port (1 to 65535) or a range FIRST-LAST"))
         }
         Err(wrong) => Err(wrong),
     };
@@ -76,10 +76,12 @@ pub fn own_ports(
     Ok(found.join(","))
 }
 
-/// What is said of a name that a pod says of itself, and that is none of its ports.
+/// What is said of a name that a pod says of itself, and that is not one of its ports.
 #[must_use]
 pub fn no_such_port(name: &str) -> String {
-    format!("{name:?} is no port (1 to 65535), no range first-last and no name of a port there")
+    format!(
+        "{name:?} is not a port (1 to 65535), a range FIRST-LAST or the name of a port of this pod"
+    )
 }
 
 fn shown(first: u16, last: u16) -> String {
@@ -111,7 +113,7 @@ pub fn networks(text: &str) -> Result<String, String> {
     list(text, |part| {
         let net = part.parse::<IpNet>().or_else(|_| part.parse::<IpAddr>().map(IpNet::from));
         net.map(|net| net.to_string())
-            .map_err(|_| format!("{part:?} is no address and no CIDR such as 10.0.0.0/8"))
+            .map_err(|_| format!("{part:?} is not an IP address or a CIDR such as 10.0.0.0/8"))
     })
 }
 
@@ -130,17 +132,17 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 /// Who may connect.
 ///
 /// # Errors
-/// It is none of the three words. Of linkerd's others it is said what is nearest here: they look at the client's network, too, or only warn,
+/// It is not one of the three words. Of linkerd's others it is said what is nearest here: they look at the client's network, too, or only warn,
 /// and must not open more than they did in silence.
 pub fn policy(text: &str) -> Result<DefaultPolicy, String> {
     DefaultPolicy::parse(text).map_err(|wrong| match text {
         "cluster-authenticated" => format!(
-            "{wrong}; all-authenticated is nearest, from whatever network: an AuthorizationPolicy can name networks"
+            "{wrong}; the nearest policy is all-authenticated, which does not check networks (an AuthorizationPolicy can)"
         ),
         "cluster-unauthenticated" => format!(
-            "{wrong}; all-unauthenticated is nearest, from whatever network: an AuthorizationPolicy can name networks"
+            "{wrong}; the nearest policy is all-unauthenticated, which does not check networks (an AuthorizationPolicy can)"
         ),
-        "audit" => format!("{wrong}; all-unauthenticated lets in the same, without a word on it"),
+        "audit" => format!("{wrong}; all-unauthenticated admits the same clients, without an audit record"),
         _ => wrong,
     })
 }
@@ -158,10 +160,7 @@ pub fn log_level(text: &str) -> Result<String, String> {
                 .chars()
                 .all(|letter| letter.is_ascii_alphanumeric() || "_:-".contains(letter));
         if !target_is_path || !LEVELS.contains(&level.to_ascii_lowercase().as_str()) {
-            return Err(format!(
-                "{part:?} is no level ({}) and no target=level",
-                LEVELS.join(", ")
-            ));
+            return Err(format!("{part:?} is not a level ({}) or TARGET=LEVEL", LEVELS.join(", ")));
         }
     }
     Ok(text.to_owned())
@@ -180,7 +179,7 @@ pub fn image(text: &str) -> Result<String, String> {
     if text.len() <= 512 && text.bytes().all(letter) && versioned {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is no image with a tag or digest"))
+        Err(format!("{text:?} is not an image with a tag or digest"))
     }
 }
 
@@ -202,7 +201,7 @@ pub fn duration_seconds(text: &str, max: u64) -> Result<u64, String> {
     let seconds = digits.parse::<u64>().ok().filter(|_| plain).and_then(|n| n.checked_mul(factor));
     seconds
         .filter(|seconds| *seconds <= max)
-        .ok_or_else(|| format!("{text:?} is no time such as 30s or 2m, of at most {max} s"))
+        .ok_or_else(|| format!("{text:?} is not a duration such as 30s or 2m, of at most {max} s"))
 }
 
 /// A quantity of Kubernetes, above zero: `100m`, `0.5`, `16Mi`, `1e3`.
@@ -212,7 +211,7 @@ pub fn duration_seconds(text: &str, max: u64) -> Result<u64, String> {
 pub fn quantity(text: &str) -> Result<String, String> {
     match millis(text) {
         Some(amount) if amount > 0 => Ok(text.to_owned()),
-        _ => Err(format!("{text:?} is no quantity above zero such as 100m, 0.5 or 16Mi")),
+        _ => Err(format!("{text:?} is not a quantity above zero, such as 100m, 0.5 or 16Mi")),
     }
 }
 
@@ -223,7 +222,7 @@ pub fn quantity(text: &str) -> Result<String, String> {
 pub fn request(text: &str) -> Result<String, String> {
     match millis(text) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(format!("{text:?} is no quantity such as 100m, 0.5 or 16Mi")),
+        None => Err(format!("{text:?} is not a quantity such as 100m, 0.5 or 16Mi")),
     }
 }
 

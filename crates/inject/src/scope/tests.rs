@@ -41,11 +41,11 @@ fn wishes() {
     check("l:enabled", "l:disabled", "yes");
     // Ours over linkerd's: those who migrate say it once more.
     check("l:enabled k:disabled", "", "yes");
-    check("l:true", "", "label leno.dev/inject: \"true\" is neither enabled nor disabled");
+    check("l:true", "", "label leno.dev/inject: \"true\" is not valid; use enabled or disabled");
     check(
         "",
         "k:on",
-        "annotation of its namespace linkerd.io/inject: \"on\" is none of enabled, disabled, ingress",
+        "annotation of its namespace linkerd.io/inject: \"on\" is not valid; use enabled, disabled or ingress",
     );
     // Where linkerd's own injector reads them, its words are as if they were not there.
     let ours = |pod, namespace, expected| check_of(Words::OursAlone, pod, namespace, expected);
@@ -73,7 +73,7 @@ fn what_is_not_ours_to_capture() {
     check(with("hostNetwork", json!(false)), &[]);
     check(
         with("hostNetwork", json!(true)),
-        &["it uses the node's network (hostNetwork), which is not ours to capture"],
+        &["it uses the node's network (hostNetwork), whose traffic must not be captured"],
     );
 }
 
@@ -108,11 +108,11 @@ fn containers_of_meshes() {
     let app = json!({"name": "app"});
     check(
         with("containers", json!([app, {"name": "istio-proxy"}])),
-        &["container istio-proxy is another mesh's proxy"],
+        &["container istio-proxy is the proxy of another mesh"],
     );
     check(
         with("initContainers", json!([{"name": "linkerd-proxy"}])),
-        &["container linkerd-proxy is another mesh's proxy"],
+        &["container linkerd-proxy is the proxy of another mesh"],
     );
     for name in ["istio-init", "linkerd-init", "kuma-init"] {
         check(
@@ -123,14 +123,14 @@ fn containers_of_meshes() {
     check(
         with("initContainers", json!([{"name": "leno-init"}])),
         &[
-            "it has leno-init without leno-proxy; take it out, with `leno uninject` where it was injected",
+            "it has leno-init without leno-proxy; remove it (`leno uninject` removes what `leno inject` added)",
         ],
     );
     check(
         with("containers", json!([app, {"name": "leno-proxy"}, {"name": "leno-init"}])),
         &[
-            "container leno-init has the name of one of ours, and would pass for it; rename it",
-            "container leno-proxy has the name of one of ours, and would pass for it; rename it",
+            "container leno-init has the name of a container of the mesh; rename it",
+            "container leno-proxy has the name of a container of the mesh; rename it",
         ],
     );
 }
@@ -143,25 +143,25 @@ fn containers_of_ours_that_are_not_whole() {
     check(
         with("initContainers", json!([init, {"name": "leno-proxy", "restartPolicy": "Always"}])),
         &[
-            "init container leno-proxy is not the proxy that is injected; take it out, with `leno uninject` where it was injected",
+            "init container leno-proxy is not the injected proxy; remove it (`leno uninject` removes what `leno inject` added)",
         ],
     );
     check(
         with("initContainers", json!([init, {"name": "leno-proxy", "env": environment}])),
         &[
-            "init container leno-proxy is not the proxy that is injected; take it out, with `leno uninject` where it was injected",
+            "init container leno-proxy is not the injected proxy; remove it (`leno uninject` removes what `leno inject` added)",
         ],
     );
     check(
         with("initContainers", json!([proxy])),
         &[
-            "it has leno-proxy without leno-init, so that nothing is captured; take it out, with `leno uninject` where it was injected",
+            "it has leno-proxy without leno-init, so its traffic would not be captured; remove it (`leno uninject` removes what `leno inject` added)",
         ],
     );
     check(
         with("initContainers", json!([init, init, proxy])),
         &[
-            "it has leno-init or leno-proxy more than once; take it out, with `leno uninject` where it was injected",
+            "it has leno-init or leno-proxy more than once; remove it (`leno uninject` removes what `leno inject` added)",
         ],
     );
     // What is whole is no obstacle to itself, wherever others have put theirs.
@@ -171,7 +171,7 @@ fn containers_of_ours_that_are_not_whole() {
     check(
         with("initContainers", json!([{"name": "m"}, proxy, init])),
         &[
-            "leno-init comes after leno-proxy, so that nothing is captured when that is ready; put it first",
+            "leno-init comes after leno-proxy, so traffic would not be captured when the proxy is ready; put leno-init first",
         ],
     );
 }
@@ -180,40 +180,49 @@ fn containers_of_ours_that_are_not_whole() {
 fn what_is_the_proxys_own() {
     check(
         with("containers", json!([{"name": "a", "securityContext": {"runAsUser": 2102}}])),
-        &["container a runs as user 2102, the proxy's, whose traffic is not captured"],
+        &[
+            "container a runs as user 2102, the proxy's user, whose traffic is not captured; use another user",
+        ],
     );
     check(
         with("securityContext", json!({"runAsUser": 2102})),
-        &["it runs as user 2102, the proxy's, whose traffic is not captured"],
+        &[
+            "it runs as user 2102, the proxy's user, whose traffic is not captured; use another user",
+        ],
     );
     let other = json!({"name": "a", "securityContext": {"runAsUser": 1000}});
     let mut both = with("containers", json!([other]));
     both["securityContext"] = json!({"runAsUser": 2102});
     check(both.clone(), &[]);
     both["initContainers"] = json!([{"name": "b"}]);
-    check(both, &["it runs as user 2102, the proxy's, whose traffic is not captured"]);
+    check(
+        both,
+        &[
+            "it runs as user 2102, the proxy's user, whose traffic is not captured; use another user",
+        ],
+    );
     check(
         with(
             "containers",
             json!([{"name": "a", "ports": [{"containerPort": 4143}, {"containerPort": 4140, "protocol": "UDP"}]}]),
         ),
-        &["container a has port 4143, which is the proxy's"],
+        &["container a has port 4143, which the proxy uses; use another port"],
     );
     check(
         with("volumes", json!([{"name": "leno-identity"}])),
-        &["volume leno-identity has the name of one of ours"],
+        &["volume leno-identity has the name of a volume of the mesh; rename it"],
     );
 }
 
 #[test]
 fn what_is_no_pod() {
-    check(json!(null), &["there is no spec"]);
-    check(json!([]), &["there is no spec"]);
+    check(json!(null), &["spec is missing"]);
+    check(json!([]), &["spec is missing"]);
     check(json!({}), &["spec.containers is missing"]);
     check(json!({"containers": null}), &["spec.containers is missing"]);
     check(json!({"containers": []}), &["spec.containers is empty"]);
     check(json!({"containers": [1]}), &["spec.containers[0] has no name"]);
-    check(with("volumes", json!({})), &["spec.volumes is no list"]);
+    check(with("volumes", json!({})), &["spec.volumes is not a list"]);
     check(with("volumes", json!(null)), &[]);
-    check(with("initContainers", json!("x")), &["spec.initContainers is no list"]);
+    check(with("initContainers", json!("x")), &["spec.initContainers is not a list"]);
 }

@@ -147,7 +147,7 @@ fn files_are_their_documents() {
         &[("", "# c\n", 1), ("--- # d\n", "a: 1\n", 3), ("---", " {b: 2}\n", 4)],
     );
     check("a: |\n  ---\n----\n", &[("", "a: |\n  ---\n----\n", 1)]);
-    // JSON objects one after another; what is none of them is for the reader of YAML to refuse.
+    // JSON objects one after another; what is not one of them is for the reader of YAML to refuse.
     check("{\"a\": 1}\n", &[("", "{\"a\": 1}\n", 1)]);
     check("{\"a\": 1}{}", &[("", "{\"a\": 1}", 1), ("", "{}", 1)]);
     check(

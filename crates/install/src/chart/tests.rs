@@ -252,17 +252,17 @@ fn what_is_refused() {
     };
     check("identity.issuer.certificate=", "leno", "identity.issuer.certificate is missing");
     check("identity.trustAnchors=", "leno", "identity.trustAnchors is missing");
-    check("control.nodes=1", "leno", "control.nodes is not known");
+    check("control.nodes=1", "leno", "control.nodes is unknown");
     check(
         "control.replicas=0,proxy.image=a b",
         "leno",
-        "proxy.image: \"a b\" is no image with a tag or digest",
+        "proxy.image: \"a b\" is not an image with a tag or digest",
     );
-    check("control.replicas=1", "Leno", "--namespace \"Leno\" is no name");
+    check("control.replicas=1", "Leno", "--namespace \"Leno\" is not a valid namespace name");
     for name in EXCLUDED {
         check("control.replicas=1", name, &format!("--namespace {name} is the cluster's own"));
     }
-    check("createNamespace=true", "default", "--namespace default is everybody's");
+    check("createNamespace=true", "default", "--namespace default is shared with other programs");
     assert!(render(&with(&["createNamespace=false"]), "default").is_ok());
 }
 

@@ -17,36 +17,34 @@ pub(super) fn config(facts: &Facts, category: &mut Category<'_>) {
         return category.add(what, failed(seen, hint));
     }
     let back =
-        "leno upgrade | kubectl apply -f - puts it back (helm upgrade, where Helm installed it)";
+        "restore it with leno upgrade | kubectl apply -f - (or helm upgrade, if Helm installed it)";
     let needed: &[&str] = if facts.lacks(CONFIG) { &[DEPLOYMENT] } else { &[CONFIG] };
     let verdict = facts.unknown(needed).or_else(|| {
-        let hint = "install again: leno install --ignore-cluster with the certificates of the cluster as --identity-… files";
+        let hint = "install again: leno install --ignore-cluster, with the cluster's certificates in the --identity-… flags";
         facts.lacks(CONFIG).then(|| failed(format!("there is no {CONFIG}"), hint)).flatten()
     });
     category.add(what, verdict);
     for (name, what) in [
         (ACCOUNT, "the control plane has its ServiceAccount"),
-        (SERVICE, "proxies find the control plane by its Service"),
+        (SERVICE, "the control plane has its Service"),
     ] {
         let verdict = facts.lacks(name).then(|| failed(format!("there is no {name}"), back));
         category.add(what, facts.unknown(&[name]).or(verdict.flatten()));
     }
     let verdict = not_granted(&facts.rights).and_then(|missing| {
         failed(
-            format!("it may not: {missing}"),
-            "roles and bindings named leno-control were changed or taken away: leno upgrade | kubectl apply -f - puts them \
-             back (helm upgrade, where Helm installed it)",
+            format!("these rights are missing: {missing}"),
+            "roles or bindings named leno-control were changed or deleted; restore them with leno upgrade | kubectl apply -f - (or helm upgrade, if Helm installed it)",
         )
     });
     let verdict = verdict.or_else(|| facts.unknown(&[REVIEWS]));
-    category.add("the control plane may do what it has to", verdict);
+    category.add("the control plane has the rights that it needs", verdict);
 }
 
 pub(super) fn leader(facts: &Facts, category: &mut Category<'_>) {
     let namespace = &facts.namespace;
     let hint = format!(
-        "without a leader no route's status, no roots in new namespaces and no webhook certificate are written: kubectl -n \
-         {namespace} get lease leno-control -o yaml, kubectl -n {namespace} logs deploy/leno-control"
+        "without a leader, nothing writes the status of routes, the roots in new namespaces, or the webhook certificate. See kubectl -n {namespace} get lease leno-control -o yaml and kubectl -n {namespace} logs deploy/leno-control"
     );
     let renewed = facts.object(LEASE).map(|lease| {
         let holder = text(&lease["spec"]["holderIdentity"]);
@@ -61,7 +59,7 @@ pub(super) fn leader(facts: &Facts, category: &mut Category<'_>) {
         }
         Some(_) => None,
     };
-    category.add("one replica leads", facts.unknown(&[LEASE]).or(verdict));
+    category.add("the control plane has a leader", facts.unknown(&[LEASE]).or(verdict));
 }
 
 pub(super) fn version(facts: &Facts, category: &mut Category<'_>) {
@@ -69,12 +67,12 @@ pub(super) fn version(facts: &Facts, category: &mut Category<'_>) {
     let ours = &facts.version;
     let verdict = (installed != ours && facts.object(CONFIG).is_some()).then(|| {
         warning(
-            format!("the control plane is of version {installed}, and this leno of {ours}"),
-            "leno upgrade | kubectl apply -f - brings the control plane to this version; or use the leno of its version",
+            format!("the control plane has version {installed}, and this leno has version {ours}"),
+            "upgrade the control plane with leno upgrade | kubectl apply -f -, or use a leno of its version",
         )
     });
     let verdict = verdict.flatten().or_else(|| facts.unknown(&[CONFIG]));
-    category.add("the control plane is of this program's version", verdict);
+    category.add("the control plane has the version of this leno", verdict);
     let images: Vec<String> = facts
         .object(DEPLOYMENT)
         .and_then(|deployment| deployment.pointer("/spec/template/spec/containers/0/image"))
@@ -93,10 +91,10 @@ pub(super) fn version(facts: &Facts, category: &mut Category<'_>) {
         .collect();
     let verdict = (!other.is_empty()).then(|| {
         warning(
-            format!("of another image than the Deployment's: {}", some_of(&other)),
-            format!("a rollout goes on or is stuck: kubectl -n {} rollout status deployment leno-control", facts.namespace),
+            format!("these pods have another image than the Deployment: {}", some_of(&other)),
+            format!("a rollout is running or stuck: kubectl -n {} rollout status deployment leno-control", facts.namespace),
         )
     });
     let verdict = verdict.flatten().or_else(|| facts.unknown(&[DEPLOYMENT, CONTROL_PODS]));
-    category.add("its replicas are of one version", verdict);
+    category.add("all replicas of the control plane have one version", verdict);
 }

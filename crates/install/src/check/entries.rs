@@ -47,15 +47,14 @@ pub(super) fn look(facts: &Facts, live: &Value) -> Option<Verdict> {
             first["namespaceSelector"] = live["namespaceSelector"].clone();
             differences(name, &first, live, &mut wrong, &mut manners);
         } else if find(&wanted, name).is_none() && name.ends_with(SUFFIX) {
-            manners.push(format!("entry {name} is not the chart's"));
+            manners.push(format!("entry {name} is not in the chart"));
         }
     }
-    let hint = "pods are made without a proxy, or others refused, where the API server is told to ask about other pods: leno \
-        upgrade | kubectl apply -f - puts it back (helm upgrade, where Helm installed it)";
-    let seen = |all: &[String]| format!("{WEBHOOK} is not as the chart makes it: {}", some_of(all));
+    let hint = "with other entries, some pods get no proxy and others may be rejected; restore it with leno upgrade | kubectl apply -f - (or helm upgrade, if Helm installed it)";
+    let seen = |all: &[String]| format!("{WEBHOOK} differs from the chart: {}", some_of(all));
     if facts.object(CONFIG).is_some() && facts.config("version") != facts.version {
         wrong.append(&mut manners);
-        let of_other = format!("; it may be as version {} made it", facts.config("version"));
+        let of_other = format!("; it may come from version {}", facts.config("version"));
         return (!wrong.is_empty()).then(|| warning(seen(&wrong) + &of_other, hint)).flatten();
     }
     if !wrong.is_empty() {

@@ -165,8 +165,8 @@ impl Facts {
     pub(super) fn unknown(&self, needed: &[&str]) -> Option<Verdict> {
         let (name, why) = needed.iter().find_map(|name| self.unread.get_key_value(*name))?;
         super::warning(
-            format!("not known: {name} cannot be read: {why}"),
-            "nothing is said of it, neither good nor bad: ask with an account that may read it",
+            format!("not checked: {name} cannot be read: {why}"),
+            "use an account with the right to read it",
         )
     }
 

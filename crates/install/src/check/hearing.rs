@@ -55,8 +55,8 @@ fn value(metrics: &str, family: &str, labels: &str) -> Option<u64> {
 }
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
-    category.add("every proxy hears the control plane", control(facts));
-    category.add("every proxy's certificate holds, and is renewed", age(facts));
+    category.add("every proxy is connected to the control plane", control(facts));
+    category.add("every proxy's certificate is valid and is renewed", age(facts));
 }
 
 fn control(facts: &Facts) -> Option<Verdict> {
@@ -71,20 +71,19 @@ fn control(facts: &Facts) -> Option<Verdict> {
                 Hears::Yes if value(metrics, "discovery_streams", "") > Some(0) => continue,
                 Hears::Yes => {}
                 Hears::No => deaf.push(name.clone()),
-                Hears::Unknown => unknown.push(format!("{name} asked in vain when it last did")),
+                Hears::Unknown => unknown.push(format!("the last request of {name} failed")),
             },
-            Some(Err(why)) => unknown.push(format!("{name} cannot be asked: {why}")),
+            Some(Err(why)) => unknown.push(format!("{name} cannot be read: {why}")),
             // It does not run, which is another finding.
             None => {}
         }
         if let Some(address) = other_address(facts, pod) {
-            elsewhere.push(format!("{name} (it asks {address}, which is not {SERVICE}'s address)"));
+            elsewhere
+                .push(format!("{name} (it uses {address}, which is not the address of {SERVICE})"));
         }
     }
     let restart = format!(
-        "they keep what they last heard, and new pods are unknown to them. Proxies that were made for another control plane, \
-         with other roots or at another address, are made anew: kubectl rollout restart deployment -n NAMESPACE (or delete the \
-         pod). Of others, leno logs NAME --proxy says why; look at NetworkPolicies and at {SERVICE} in namespace {}",
+        "these proxies keep their last configuration and do not know new pods. If they belong to another control plane (other roots, another address), restart them: kubectl rollout restart deployment -n NAMESPACE, or delete the pod. Otherwise leno logs NAME --proxy shows the reason; also check NetworkPolicies and {SERVICE} in namespace {}",
         facts.namespace
     );
     if !elsewhere.is_empty() {
@@ -97,8 +96,7 @@ fn control(facts: &Facts) -> Option<Verdict> {
         return passing(format!("cut off: {}", some_of(&deaf)), restart);
     }
     if !unknown.is_empty() {
-        let hint = "of these nothing is known: proxies are asked through a port-forward (create pods/portforward); leno logs \
-            NAME --proxy says whether the control plane answers";
+        let hint = "proxies are read through a port-forward, which needs the right create pods/portforward; leno logs NAME --proxy shows whether the control plane answers";
         return warning(some_of(&unknown), hint);
     }
     facts.unknown(&[PODS])
@@ -138,17 +136,18 @@ fn age(facts: &Facts) -> Option<Verdict> {
         // Who hears the control plane trusts it, whatever the dates of a root that was signed again.
         let speaks = value(metrics, "discovery_streams", "") > Some(0);
         if left == 0 {
-            wrong.push(format!("that of {name} expired {} ago", span(now - expires)));
+            wrong.push(format!("the certificate of {name} expired {} ago", span(now - expires)));
         } else if refreshed < oldest_root && !speaks {
-            wrong.push(format!("that of {name} is older than every root that is installed"));
+            wrong.push(format!("the certificate of {name} is older than every installed root"));
         } else if left < life / LIFE_LEFT_MIN_PARTS {
-            late.push(format!("that of {name} expires in {} and was not renewed", span(left)));
+            late.push(format!(
+                "the certificate of {name} expires in {} and was not renewed",
+                span(left)
+            ));
         }
     }
     let hint = format!(
-        "peers with the installed roots refuse it, and so does the control plane: kubectl rollout restart deployment -n \
-         NAMESPACE makes pods with a new one; leno logs NAME --proxy and the control plane's log in namespace {} say why it \
-         was not renewed",
+        "the control plane and peers with the installed roots reject it. Restart the pods to get new certificates: kubectl rollout restart deployment -n NAMESPACE. leno logs NAME --proxy and the control plane's log in namespace {} show why it was not renewed",
         facts.namespace
     );
     if !wrong.is_empty() {
@@ -160,9 +159,8 @@ fn age(facts: &Facts) -> Option<Verdict> {
     let silent =
         facts.proxy_metrics.iter().find_map(|(name, said)| Some((name, said.as_ref().err()?)));
     if let (false, Some((name, why))) = (asked, silent) {
-        let hint = "nothing is said of it, neither good nor bad: proxies are asked through a port-forward (create \
-            pods/portforward)";
-        return warning(format!("not known: {name} cannot be asked: {why}"), hint);
+        let hint = "proxies are read through a port-forward, which needs the right create pods/portforward";
+        return warning(format!("not known: {name} cannot be read: {why}"), hint);
     }
     facts.unknown(&[PODS])
 }

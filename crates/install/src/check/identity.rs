@@ -25,20 +25,20 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
 }
 
 fn anchors(facts: &Facts, category: &mut Category<'_>) {
-    let what = "the trust anchors are there";
-    let restore = "restore it from a backup, or from a copy: kubectl get configmap leno-trust-anchors -A shows where \
-        there are some";
+    let what = "the trust anchors exist";
+    let restore = "restore it from a backup or from a copy in another namespace: kubectl get configmap leno-trust-anchors -A lists the copies";
     if facts.unread.contains_key(ANCHORS) {
         return category.add(what, facts.unknown(&[ANCHORS]));
     }
     let Some(pem) = facts.anchors_pem() else {
-        return category.add(what, failed(format!("no {ANCHORS} with trust-anchors.pem"), restore));
+        return category
+            .add(what, failed(format!("there is no {ANCHORS} with trust-anchors.pem"), restore));
     };
     let lives = certificates::lives(pem);
     let all = certificates::certificates(pem).map_or(0, |all| all.len());
     if all == 0 || lives.len() != all {
         let wrong =
-            failed(format!("{ANCHORS}: what is there is no bundle of certificates"), restore);
+            failed(format!("{ANCHORS}: its content is not a bundle of PEM certificates"), restore);
         return category.add(what, wrong);
     }
     category.add(what, None);
@@ -49,39 +49,35 @@ fn anchors(facts: &Facts, category: &mut Category<'_>) {
     let verdict = if ended.len() == all {
         failed(
             format!(
-                "every root expired; the last {} ago",
+                "every root has expired; the last one {} ago",
                 span(now - ended.iter().max().unwrap_or(&now))
             ),
-            "make a new root and an issuer of it: nobody trusts anybody any more, so there is no order to keep. leno upgrade \
-             --force with all three of --identity-trust-anchors-file, --identity-issuer-certificate-file and \
-             --identity-issuer-key-file; proxies take it up by themselves",
+            "create a new root and an issuer signed by it, and install both at once: leno upgrade --force with --identity-trust-anchors-file, --identity-issuer-certificate-file and --identity-issuer-key-file. No certificate is valid any more, so there is no order of steps. Proxies use them without a restart",
         )
     } else if !ended.is_empty() {
         warning(
             format!("{} of {all} roots expired", ended.len()),
-            "leave it out with leno upgrade --force --identity-trust-anchors-file FILE",
+            "remove it: leno upgrade --force --identity-trust-anchors-file FILE, with the other roots in FILE",
         )
     } else if first < now + SOON_SECONDS {
         warning(format!("a root expires in {}", span(first - now)), ROTATION)
     } else {
         None
     };
-    category.add("the trust anchors are in their life", verdict);
+    category.add("the trust anchors have not expired", verdict);
 }
 
 /// What to do about an issuer, by who made it.
 fn renew(facts: &Facts) -> &'static str {
     if facts.config("external-identity") == "true" {
-        "it is made by others (identity.external): look at what makes it, `kubectl -n leno describe certificate` with \
-         cert-manager; the control plane picks a new one up by itself"
+        "another program creates it (identity.external); check that program, for cert-manager with `kubectl -n leno describe certificate`. The control plane uses a new one without a restart"
     } else {
-        "leno upgrade --renew-issuer | kubectl apply -f - makes a new one with the root in Secret leno-identity-root; where \
-         there is none, leno upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K | kubectl apply -f -"
+        "create a new one with the root in Secret leno-identity-root: leno upgrade --renew-issuer | kubectl apply -f -. Without that Secret, bring one: leno upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K | kubectl apply -f -"
     }
 }
 
 fn issuer(facts: &Facts, category: &mut Category<'_>) {
-    let what = "the issuer is signed by the trust anchors, and its key is its own";
+    let what = "the issuer is signed by a trust anchor, and its key matches";
     if facts.unread.contains_key(ISSUER) {
         return category.add(what, facts.unknown(&[ISSUER]));
     }
@@ -89,7 +85,8 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
         return category.add(what, failed(format!("there is no {ISSUER}"), renew(facts)));
     };
     let Some(issuer) = pair(object) else {
-        let wrong = failed(format!("{ISSUER} has no tls.crt and tls.key in PEM"), renew(facts));
+        let wrong =
+            failed(format!("{ISSUER} does not contain tls.crt and tls.key in PEM"), renew(facts));
         return category.add(what, wrong);
     };
     let Some(anchors) = facts.anchors_pem() else {
@@ -107,12 +104,11 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
         Err(error) => {
             let hint = match &error {
                 IssuerError::KeyMismatch | IssuerError::Key(_) => format!(
-                    "tls.crt and tls.key of {ISSUER} are of two issuers: put both back from one; or {}",
+                    "tls.crt and tls.key of {ISSUER} do not match: restore both from the same issuer; or {}",
                     renew(facts)
                 ),
                 IssuerError::Untrusted(_) => format!(
-                    "proxies would refuse all certificates of this issuer: bring one that a root of {ANCHORS} signed; or {}; \
-                     {ROTATION}",
+                    "proxies would reject all certificates of this issuer: use an issuer that a root in {ANCHORS} signed; or {}; {ROTATION}",
                     renew(facts)
                 ),
                 _ => renew(facts).to_owned(),
@@ -131,18 +127,20 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
     let verdict = match certificates::dates(life, now) {
         Err(IssuerError::Expired(ago)) => failed(
             format!(
-                "{ISSUER} expired {} ago: no certificate is given or renewed any more",
+                "{ISSUER} expired {} ago: the control plane cannot issue or renew certificates",
                 span(ago)
             ),
             renew(facts),
         ),
-        Err(error) => failed(error.to_string(), "look at the clocks, then at who made the issuer"),
+        Err(error) => {
+            failed(error.to_string(), "check the clocks, then the program that created the issuer")
+        }
         Ok(()) if life.not_after - now < soon => {
             warning(format!("{ISSUER} expires in {}", span(life.not_after - now)), renew(facts))
         }
         Ok(()) => None,
     };
-    category.add("the issuer is in its life, and for long enough", verdict);
+    category.add("the issuer has not expired, and does not expire soon", verdict);
 }
 
 /// The value of a label, of the first sample of a family.
@@ -176,24 +174,23 @@ fn loaded(facts: &Facts, category: &mut Category<'_>) {
             _ => false,
         };
         if let Some(reason) = reason {
-            wrong.push(format!("{pod} does not use the one in the Secret ({reason})"));
+            wrong.push(format!("{pod} does not use the issuer in the Secret ({reason})"));
         } else if differs || value(metrics, "leno_issuer_secret_in_use") == Some("0") {
-            wrong.push(format!("{pod} signs with another one than that in the Secret"));
+            wrong.push(format!("{pod} signs with another issuer than the one in the Secret"));
         }
     }
     let what = "the control plane signs with the issuer in the Secret";
     let silent =
         facts.control_metrics.iter().find_map(|(pod, said)| Some((pod, said.as_ref().err()?)));
     if let (false, Some((pod, why))) = (asked, silent) {
-        let hint = "nothing is said of it, neither good nor bad: it is asked through a port-forward (create pods/portforward)";
-        category.add(what, warning(format!("not known: {pod} cannot be asked: {why}"), hint));
+        let hint = "the control plane is read through a port-forward, which needs the right create pods/portforward";
+        category.add(what, warning(format!("not known: {pod} cannot be read: {why}"), hint));
     } else if asked {
         let verdict = (!wrong.is_empty()).then(|| {
             passing(
                 some_of(&wrong),
                 format!(
-                    "a good issuer is picked up within a minute: kubectl -n {} logs deploy/leno-control says why this one \
-                     is not; put {ISSUER} right, or {}",
+                    "the control plane uses a valid issuer within a minute; kubectl -n {} logs deploy/leno-control shows why it rejects this one. Correct {ISSUER}, or {}",
                     facts.namespace,
                     renew(facts)
                 ),
@@ -216,9 +213,9 @@ fn copies(facts: &Facts, category: &mut Category<'_>) {
         let copy = facts.anchors.iter().find(|map| text(&map["metadata"]["namespace"]) == name);
         let pem = copy.map(|map| text(&map["data"][Mesh::TRUST_ANCHORS_KEY]));
         match pem {
-            None => wrong.push(format!("none in {name}")),
+            None => wrong.push(format!("missing in {name}")),
             Some(pem) if !certificates::same(pem, source) => {
-                wrong.push(format!("others in {name}"))
+                wrong.push(format!("different ones in {name}"))
             }
             Some(_) => {}
         }
@@ -227,8 +224,7 @@ fn copies(facts: &Facts, category: &mut Category<'_>) {
         passing(
             some_of(&wrong),
             format!(
-                "the control plane's leader copies ConfigMap leno-trust-anchors, and new pods wait for it: look at kubectl -n \
-                 {} logs deploy/leno-control, and at its rights on configmaps",
+                "the leader of the control plane copies ConfigMap leno-trust-anchors, and new pods wait for it. Check kubectl -n {} logs deploy/leno-control, and the control plane's rights on configmaps",
                 facts.namespace
             ),
         )
@@ -259,17 +255,15 @@ fn proxies(facts: &Facts) -> Option<Verdict> {
     }
     if !without.is_empty() {
         return passing(
-            format!("other ones: {}", some_of(&without)),
-            "a kubelet brings them within two minutes, and a proxy whose certificate they do not vouch for waits for another: \
-             leno logs NAME --proxy says why it has none. Until then neither change the issuer nor leave a root out",
+            format!("these have different ones: {}", some_of(&without)),
+            "a kubelet updates them within two minutes. A proxy whose certificate does not lead to the new roots waits for another certificate; leno logs NAME --proxy shows why it has none. Until then, do not change the issuer and do not remove a root",
         );
     }
     // One root is what everybody was made with; only between two it matters who knows which.
     (!unknown.is_empty() && wanted.len() > 1).then(|| {
         warning(
-            format!("not known of {}", some_of(&unknown)),
-            "proxies of an older version do not say it, and read roots only with a new certificate: kubectl rollout restart \
-             their Deployment before the issuer is changed",
+            format!("not checked for {}", some_of(&unknown)),
+            "proxies of an older version do not report their roots, and read roots only with a new certificate. Restart them (kubectl rollout restart) before you change the issuer",
         )
     })?
 }

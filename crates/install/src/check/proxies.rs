@@ -35,19 +35,19 @@ pub(super) fn missing(facts: &Facts, category: &mut Category<'_>) {
     let verdict = (!without.is_empty()).then(|| {
         failed(
             format!("without a proxy: {}", some_of(&without)),
-            "they were made before their namespace or template was labelled, or while there was no webhook: kubectl rollout \
-             restart their Deployment, or delete the pod; label leno.dev/inject=disabled says that one stays outside",
+            "they were created before their namespace or template was labelled, or without the webhook. Restart them (kubectl rollout restart, or delete the pod); the label leno.dev/inject=disabled keeps a pod outside the mesh",
         )
     });
     let unknown = || facts.unknown(&[PODS, NAMESPACES]);
-    category.add("every pod that wishes a proxy has one", verdict.flatten().or_else(unknown));
+    category.add("every pod that should have a proxy has one", verdict.flatten().or_else(unknown));
     let verdict = (!impossible.is_empty()).then(|| {
         warning(
             some_of(&impossible),
-            "put right what is said, or label the pod's template leno.dev/inject=disabled: it stays outside of the mesh as it is",
+            "correct the reason, or label the pod's template leno.dev/inject=disabled to keep it outside the mesh",
         )
     });
-    category.add("every pod that wishes a proxy can have one", verdict.flatten().or_else(unknown));
+    category
+        .add("every pod that should have a proxy can have one", verdict.flatten().or_else(unknown));
 }
 
 /// A namespace with what is written on it.
@@ -98,8 +98,7 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
         passing(
             some_of(&unready),
             format!(
-                "a proxy is ready once it has a certificate: leno logs NAME --proxy says what it waits for; ImagePullBackOff is \
-                 about proxy.image; then look at the control plane in namespace {}",
+                "a proxy is ready when it has a certificate; leno logs NAME --proxy shows what it waits for. For ImagePullBackOff, check the value proxy.image. Then check the control plane in namespace {}",
                 facts.namespace
             ),
         )
@@ -133,12 +132,12 @@ fn skew(facts: &Facts, meshed: &[&Value], category: &mut Category<'_>) {
         .collect();
     let verdict = (!other.is_empty() && !wanted.is_empty()).then(|| {
         warning(
-            format!("of another version than {wanted}: {}", some_of(&other)),
-            "pods keep the proxy with which they were made: kubectl rollout restart their Deployment",
+            format!("these have another version than {wanted}: {}", some_of(&other)),
+            "a pod keeps the proxy that it was created with; restart these pods: kubectl rollout restart",
         )
     });
     let verdict = verdict.flatten().or_else(|| facts.unknown(&[CONFIG]));
-    category.add("proxies are of the installed version", verdict);
+    category.add("proxies have the installed version", verdict);
 }
 
 /// The proxy's container.

@@ -6,28 +6,27 @@ use serde_json::Value;
 
 /// More restarts than this are worth a look.
 const RESTARTS_MAX: u64 = 5;
-const CRASHES: &str = "the control plane does not start again and again";
+const CRASHES: &str = "the control plane is not in a crash loop";
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     let namespace = &facts.namespace;
     let what = "the control plane is ready";
     let Some(deployment) = facts.object(DEPLOYMENT) else {
-        let hint = "leno upgrade | kubectl apply -f - puts it back (helm upgrade, where Helm installed it)";
+        let hint = "restore it with leno upgrade | kubectl apply -f - (or helm upgrade, if Helm installed it)";
         let verdict = facts.unknown(&[DEPLOYMENT]);
         let verdict = verdict.or_else(|| failed(format!("there is no {DEPLOYMENT}"), hint));
         category.add(what, verdict);
         return category.add(CRASHES, restarts(facts));
     };
     let look = format!(
-        "kubectl -n {namespace} describe pod -l app.kubernetes.io/name=leno-control and kubectl -n {namespace} logs \
-         deploy/leno-control say why"
+        "see kubectl -n {namespace} describe pod -l app.kubernetes.io/name=leno-control and kubectl -n {namespace} logs deploy/leno-control"
     );
     let wanted = deployment["spec"]["replicas"].as_u64().unwrap_or(1);
     let ready = facts.control_pods.iter().filter(|pod| is_ready(pod)).count() as u64;
     let verdict = if wanted == 0 {
         let hint = format!("kubectl -n {namespace} scale deployment leno-control --replicas=1");
         failed(
-            "it is scaled to 0: nobody gives certificates, pods that wish a proxy are not made",
+            "it is scaled to 0: no certificates are issued, and pods that should get a proxy cannot be created",
             hint,
         )
     } else if facts.unread.contains_key(CONTROL_PODS) {
@@ -57,7 +56,7 @@ fn restarts(facts: &Facts) -> Option<Verdict> {
         let name = text(&pod["metadata"]["name"]);
         let restarts: u64 = containers(pod).filter_map(|one| one["restartCount"].as_u64()).sum();
         if let Some(why) = containers(pod).find_map(crash).filter(|_| !is_ready(pod)) {
-            crashing.push((name, format!("{name}: {why}, started again {restarts} times")));
+            crashing.push((name, format!("{name}: {why}, restarted {restarts} times")));
         } else if restarts > RESTARTS_MAX {
             often.push((name, format!("{name} {restarts} times")));
         }
@@ -65,8 +64,7 @@ fn restarts(facts: &Facts) -> Option<Verdict> {
     let all = if crashing.is_empty() { &often } else { &crashing };
     let Some((first, _)) = all.first() else { return facts.unknown(&[CONTROL_PODS]) };
     let hint = format!(
-        "kubectl -n {namespace} logs {first} --previous says why it ended, kubectl -n {namespace} describe pod {first} how; a \
-         value that it refuses is put right by leno upgrade --set … | kubectl apply -f -"
+        "kubectl -n {namespace} logs {first} --previous and kubectl -n {namespace} describe pod {first} show why it ended. Correct a rejected value with leno upgrade --set … | kubectl apply -f -"
     );
     let seen: Vec<String> = all.iter().map(|(_, seen)| seen.clone()).collect();
     // A control plane that waits for what others are about to make may come through.
@@ -95,9 +93,7 @@ fn rollout(facts: &Facts, deployment: &Value) -> Option<Verdict> {
     let wanted = deployment["spec"]["replicas"].as_u64().unwrap_or(1);
     let number = |name: &str| status[name].as_u64().unwrap_or(0);
     let hint = format!(
-        "until it is, the pods of before serve, with what was set before: kubectl -n {namespace} rollout status deployment \
-         leno-control, kubectl -n {namespace} describe pod -l app.kubernetes.io/name=leno-control and, where one crashes, \
-         kubectl -n {namespace} logs POD --previous say what it waits for"
+        "until then the old pods serve with the old values. See kubectl -n {namespace} rollout status deployment leno-control, kubectl -n {namespace} describe pod -l app.kubernetes.io/name=leno-control and, for a pod that crashes, kubectl -n {namespace} logs POD --previous"
     );
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     let stuck = conditions.find(|one| {
@@ -117,10 +113,11 @@ fn rollout(facts: &Facts, deployment: &Value) -> Option<Verdict> {
     let of_now = number("updatedReplicas");
     let behind = of_now < wanted || number("unavailableReplicas") > 0;
     if !is_seen {
-        passing("nobody has begun with it", hint)
+        passing("the rollout has not started", hint)
     } else if behind {
         let missing = number("unavailableReplicas");
-        let seen = format!("{of_now} of {wanted} pods are of it, {missing} not available");
+        let seen =
+            format!("{of_now} of {wanted} pods have the last change, {missing} not available");
         passing(format!("{seen}{}", states(facts)), hint)
     } else {
         None

@@ -25,24 +25,24 @@ pub(super) const DEFINITIONS: [(&str, &[&str]); 3] = [
 pub(super) fn api(facts: &Facts, category: &mut Category<'_>) {
     let what = "the API server answers";
     if let Some(why) = &facts.unreachable {
-        let hint = "look at --kubeconfig, --context and KUBECONFIG; `kubectl get --raw /version` should answer";
+        let hint = "check --kubeconfig, --context and KUBECONFIG; `kubectl get --raw /version` should answer";
         return category.add(what, failed(why, hint));
     }
     category.add(what, None);
     let unread: Vec<String> =
         facts.unread.iter().map(|(what, why)| format!("{what}: {why}")).collect();
     let problem = (!unread.is_empty()).then(|| {
-        let hint = "what cannot be read is not checked: ask with an account that may read it";
+        let hint = "these checks were skipped; use an account with the right to read everything";
         warning(some_of(&unread), hint)
     });
-    category.add("everything that is checked can be read", problem.flatten());
+    category.add("this account can read everything that is checked", problem.flatten());
     clocks(facts, category);
 }
 
 fn clocks(facts: &Facts, category: &mut Category<'_>) {
     let Some(server) = facts.server_clock else { return };
     let apart = server.abs_diff(facts.now);
-    let ntp = "certificates and tokens are judged by the clock: set it (timedatectl set-ntp true, or chrony)";
+    let ntp = "the validity of certificates and tokens depends on the clock: set it (timedatectl set-ntp true, or chrony)";
     let wrong = (apart > SKEW_SECONDS_MAX).then(|| {
         let side = if facts.now > server { "ahead of" } else { "behind" };
         failed(format!("this machine's clock is {} {side} the API server's", span(apart)), ntp)
@@ -93,8 +93,8 @@ pub(super) fn version(facts: &Facts, category: &mut Category<'_>) {
         ),
         (Some(1), Some(_)) => None,
         _ => warning(
-            format!("the version {shown:?} is not understood"),
-            "nothing, if all else is well",
+            format!("the version {shown:?} is not in a known format"),
+            "ignore this if all other checks pass",
         ),
     };
     category.add("the version of Kubernetes is supported", verdict);
@@ -118,7 +118,7 @@ pub(super) fn definitions(facts: &Facts, category: &mut Category<'_>) {
                     .then(|| {
                         let wanted = versions.join(" or ");
                         failed(
-                            format!("it serves {}, and {wanted} is read", served.join(", ")),
+                            format!("it serves {}, and Leno reads {wanted}", served.join(", ")),
                             install,
                         )
                     })
@@ -134,8 +134,8 @@ pub(super) fn before(facts: &Facts, category: &mut Category<'_>) {
     let there = [CONFIG, DEPLOYMENT].iter().find(|name| facts.object(name).is_some());
     let verdict = there.and_then(|name| {
         failed(
-            format!("{name} is in namespace {} already", facts.namespace),
-            "leno upgrade | kubectl apply -f - changes what is installed; leno uninstall | kubectl delete -f - removes it",
+            format!("{name} is already in namespace {}", facts.namespace),
+            "to change the installation: leno upgrade | kubectl apply -f -; to remove it: leno uninstall | kubectl delete -f -",
         )
     });
     let verdict = verdict.or_else(|| facts.unknown(&[CONFIG, DEPLOYMENT]));
@@ -145,24 +145,24 @@ pub(super) fn before(facts: &Facts, category: &mut Category<'_>) {
     let names = others.namespaces().into_iter().collect::<Vec<_>>().join(" and ");
     let verdict = (!names.is_empty()).then(|| {
         failed(
-            format!("Leno is in namespace {names}, and there is room for one in a cluster"),
-            "use that one (--control-namespace), or take it out: leno uninstall --namespace NAME | kubectl delete -f -",
+            format!("Leno is in namespace {names}; a cluster can have only one"),
+            "use that one (--control-namespace), or remove it: leno uninstall --namespace NAME | kubectl delete -f -",
         )
     });
     let unknown = || facts.unknown(&[WEBHOOK, BINDING, CONFIGS]);
-    category.add("none is in another namespace", verdict.flatten().or_else(unknown));
+    category.add("no other namespace has a control plane", verdict.flatten().or_else(unknown));
     // A warning: what will be said with the installation is not known yet.
     let verdict = facts
         .injector_of_linkerd()
         .and_then(|name| warning(linkerd::seen(name), linkerd::hint("leno install")));
     let unknown = || facts.unknown(&[LINKERD, LINKERDS]);
-    category.add("no injector of linkerd reads the same annotation", verdict.or_else(unknown));
+    category.add("linkerd's injector does not select the same pods", verdict.or_else(unknown));
     let verdict = not_granted(&facts.own_rights).and_then(|missing| {
         failed(
-            format!("not allowed: {missing}"),
-            "install with an account that may (the ClusterRole cluster-admin may), or ask who has it",
+            format!("these rights are missing: {missing}"),
+            "install with an account that has these rights, such as one with the ClusterRole cluster-admin",
         )
     });
     let verdict = verdict.or_else(|| facts.unknown(&[OWN_REVIEWS]));
-    category.add("this account may create what is installed", verdict);
+    category.add("this account has the rights to install Leno", verdict);
 }

@@ -290,7 +290,7 @@ fn the_api_server() {
     check(
         facts(),
         |f| f.definitions.insert(routes.into(), definition("v1beta1")).map_or((), drop),
-        &["× it serves v1beta1, and v1 is read"],
+        &["× it serves v1beta1, and Leno reads v1"],
     );
 }
 
@@ -301,7 +301,11 @@ fn before_an_installation() {
         |f| drop(f.objects.insert(CONFIG, json!({}))),
         &["× ConfigMap/leno-config", "leno upgrade"],
     );
-    check(before(), |f| f.own_rights[0].1 = false, &["× not allowed: create", "cluster-admin"]);
+    check(
+        before(),
+        |f| f.own_rights[0].1 = false,
+        &["× these rights are missing: create", "cluster-admin"],
+    );
 }
 
 #[test]
@@ -322,7 +326,10 @@ fn what_is_installed() {
     check(
         facts(),
         |f| f.rights.iter_mut().filter(|(right, _)| patch(right)).for_each(|(_, may)| *may = false),
-        &["× it may not: patch httproutes/status.gateway.networking.k8s.io", "roles and bindings"],
+        &[
+            "× these rights are missing: patch httproutes/status.gateway.networking.k8s.io",
+            "roles or bindings",
+        ],
     );
     check(facts(), |f| f.control_pods.clear(), &["× no pod of 1 is ready", "describe pod"]);
     let waiting = |f: &mut Facts| {
@@ -358,12 +365,12 @@ fn what_is_installed() {
     check(
         facts(),
         |f| f.version = "1.1.0".into(),
-        &["‼ the control plane is of version 1.0.0", "leno upgrade"],
+        &["‼ the control plane has version 1.0.0", "leno upgrade"],
     );
     check(
         facts(),
         |f| f.control_pods[0]["spec"]["containers"][0]["image"] = "control:0".into(),
-        &["‼ of another image", "rollout status"],
+        &["‼ these pods have another image", "rollout status"],
     );
 }
 
@@ -395,12 +402,12 @@ fn identity() {
     check(
         facts(),
         |f| drop(f.objects.insert(ISSUER, tls_secret(&other.issuer, &other.anchors))),
-        &["× Secret/leno-identity-issuer: the issuer is not signed", "proxies would refuse"],
+        &["× Secret/leno-identity-issuer: the issuer is not signed", "proxies would reject"],
     );
     check(
         facts(),
         |f| object(f, ISSUER)["data"]["tls.key"] = encoded(&other.issuer.key).into(),
-        &["× Secret/leno-identity-issuer: the issuer's key does not belong", "of two issuers"],
+        &["× Secret/leno-identity-issuer: the issuer's key does not belong", "do not match"],
     );
     check(
         facts(),
@@ -415,20 +422,24 @@ fn identity() {
     check(
         facts(),
         |f| drop(f.objects.remove(ANCHORS)),
-        &["× no ConfigMap/leno-trust-anchors", "from a copy"],
+        &["× there is no ConfigMap/leno-trust-anchors", "from a copy"],
     );
     check(
         facts(),
         |f| object(f, ANCHORS)["data"]["trust-anchors.pem"] = "x".into(),
-        &["× ConfigMap/leno-trust-anchors: what is there is no bundle"],
+        &["× ConfigMap/leno-trust-anchors: its content is not a bundle"],
     );
-    check(facts(), |f| later(f, 3651 * DAY), &["× every root expired", "make a new root"]);
-    check(facts(), |f| later(f, 3630 * DAY), &["‼ a root expires in 19 days", "old and new"]);
+    check(facts(), |f| later(f, 3651 * DAY), &["× every root has expired", "create a new root"]);
+    check(
+        facts(),
+        |f| later(f, 3630 * DAY),
+        &["‼ a root expires in 19 days", "the old and the new root"],
+    );
     let says = |text: &str| vec![("leno-control-1".to_owned(), Ok(text.to_owned()))];
     check(
         facts(),
         |f| f.control_metrics = says(&metrics(NOW)),
-        &["× leno-control-1 signs with another one", "within a minute"],
+        &["× leno-control-1 signs with another issuer", "within a minute"],
     );
     check(
         facts(),
@@ -436,16 +447,20 @@ fn identity() {
             f.control_metrics =
                 says("leno_issuer_secret_in_use 0\nleno_issuer_rejected{reason=\"key\"} 1\n")
         },
-        &["× leno-control-1 does not use the one in the Secret (key)"],
+        &["× leno-control-1 does not use the issuer in the Secret (key)"],
     );
-    check(facts(), |f| drop(f.anchors.pop()), &["× none in shop", "leader copies"]);
-    check(facts(), |f| f.anchors[1] = anchors_in("shop", &other.anchors), &["× others in shop"]);
+    check(facts(), |f| drop(f.anchors.pop()), &["× missing in shop", "copies ConfigMap"]);
+    check(
+        facts(),
+        |f| f.anchors[1] = anchors_in("shop", &other.anchors),
+        &["× different ones in shop"],
+    );
     // Without the label the pod's proxy needs them all the same.
     let unlabelled = |f: &mut Facts| {
         f.namespaces[0] = namespace("shop", None);
         f.anchors.pop();
     };
-    check(facts(), unlabelled, &["× none in shop"]);
+    check(facts(), unlabelled, &["× missing in shop"]);
 }
 
 #[test]
@@ -454,13 +469,17 @@ fn the_webhook() {
     check(
         facts(),
         |f| drop(f.objects.remove(WEBHOOK)),
-        &["× there is no MutatingWebhookConfiguration", "leno upgrade"],
+        &["× MutatingWebhookConfiguration/leno-injector does not exist", "leno upgrade"],
     );
-    check(facts(), |f| drop(f.objects.remove(INJECTOR)), &["× there is no Service/leno-injector"]);
+    check(
+        facts(),
+        |f| drop(f.objects.remove(INJECTOR)),
+        &["× Service/leno-injector does not exist"],
+    );
     check(
         facts(),
         |f| drop(f.objects.remove(WEBHOOK_TLS)),
-        &["× there is no Secret/leno-injector-tls", "leader makes it"],
+        &["× there is no Secret/leno-injector-tls", "leader of the control plane creates it"],
     );
     let (other, ca) = webhook_pair("leno-injector.leno.svc", NOW + 89 * DAY);
     // Replaced as a whole: good in itself, and the API server does not know it.
@@ -468,8 +487,8 @@ fn the_webhook() {
         facts(),
         |f| drop(f.objects.insert(WEBHOOK_TLS, tls_secret(&other, &ca))),
         &[
-            "× namespaces.injector.leno.dev: the caBundle does not fit",
-            "pods that wish a proxy are not made",
+            "× namespaces.injector.leno.dev: the caBundle does not match",
+            "pods that should get a proxy cannot be created",
         ],
     );
     check(
@@ -528,7 +547,7 @@ fn proxies() {
     check(
         facts(),
         add(pod("shop", "web-2", Some("proxy:0"))),
-        &["‼ of another version than proxy:1: shop/web-2 (proxy:0)", "restart"],
+        &["‼ these have another version than proxy:1: shop/web-2 (proxy:0)", "restart"],
     );
     let mut chosen = pod("shop", "web-2", Some("proxy:0"));
     chosen["metadata"]["annotations"] = json!({"config.leno.dev/proxy-image": "proxy:0"});

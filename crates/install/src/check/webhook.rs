@@ -22,19 +22,19 @@ const OURS: &str = ".injector.leno.dev";
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     let apply =
-        "leno upgrade | kubectl apply -f - puts it back (helm upgrade, where Helm installed it)";
+        "restore it with leno upgrade | kubectl apply -f - (or helm upgrade, if Helm installed it)";
     let configuration = facts.object(WEBHOOK);
     let what = "the webhook is configured";
     let verdict = match configuration {
         Some(configuration) => entries::look(facts, configuration),
         None => facts
             .unknown(&[WEBHOOK])
-            .or_else(|| failed(format!("there is no {WEBHOOK}: no pod gets a proxy"), apply)),
+            .or_else(|| failed(format!("{WEBHOOK} does not exist: no pod gets a proxy"), apply)),
     };
     category.add(what, verdict);
-    let verdict = facts
-        .lacks(INJECTOR)
-        .then(|| failed(format!("there is no {INJECTOR}: the API server cannot ask"), apply));
+    let verdict = facts.lacks(INJECTOR).then(|| {
+        failed(format!("{INJECTOR} does not exist: the API server cannot reach the webhook"), apply)
+    });
     let verdict = verdict.flatten().or_else(|| facts.unknown(&[INJECTOR]));
     category.add("the webhook has its Service", verdict);
     certificate(facts, category);
@@ -47,29 +47,28 @@ pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
 
 /// All else can be right, and the API server not get through: its requests come from outside of the pods' network in many clusters.
 fn trial(facts: &Facts, category: &mut Category<'_>) {
-    let what = "a pod that asks for a proxy gets one";
+    let what = "a pod with the label for injection gets a proxy";
     let verdict = match &facts.trial {
         None => None,
         Some(Ok(pod)) if scope::is_injected(&pod["spec"]) => None,
         Some(Ok(_)) => passing(
-            "the API server would make it without",
+            "the API server would create it without a proxy",
             format!(
-                "the webhook was not asked, or did not answer as ours: kubectl get {WEBHOOK} says which Service the API server asks"
+                "the API server did not call the webhook, or another webhook answered; kubectl get {WEBHOOK} -o yaml shows which Service it calls"
             ),
         ),
         Some(Err(why)) if why.contains("failed calling webhook") && why.contains(OURS) => passing(
-            format!("the API server cannot ask the webhook: {why}"),
+            format!("the API server cannot reach the webhook: {why}"),
             format!(
-                "it has to reach pods of leno-control at port 8443: look at firewalls between the API server and the nodes, at \
-                 NetworkPolicies of {}, and at its log",
+                "it must reach the pods of leno-control on port 8443: check firewalls between the API server and the nodes, NetworkPolicies in namespace {}, and the log of the control plane",
                 facts.namespace
             ),
         ),
         // Refused for what was put in.
         Some(Err(why)) if why.contains(INIT) => None,
         Some(Err(why)) => warning(
-            format!("not known: a pod on trial was refused: {why}"),
-            "nothing is said of it, neither good nor bad: -n names another namespace, in which you may make pods",
+            format!("not checked: the API server rejected the test pod: {why}"),
+            "use -n to name a namespace in which you may create pods",
         ),
     };
     category.add(what, verdict);
@@ -86,16 +85,15 @@ fn beside_linkerd(facts: &Facts, category: &mut Category<'_>) {
         None if is_read => facts.unknown(&[LINKERD, LINKERDS]),
         None => None,
     };
-    category.add("no injector of linkerd reads the same annotation", verdict);
+    category.add("linkerd's injector does not select the same pods", verdict);
 }
 
 fn certificate(facts: &Facts, category: &mut Category<'_>) {
     let namespace = &facts.namespace;
     let again = format!(
-        "the control plane's leader makes it by itself: kubectl -n {namespace} logs deploy/leno-control says why it does not; \
-         kubectl -n {namespace} delete secret leno-injector-tls has a new one made"
+        "the leader of the control plane creates it; kubectl -n {namespace} logs deploy/leno-control shows why it does not. To create a new one: kubectl -n {namespace} delete secret leno-injector-tls"
     );
-    let what = "the webhook's certificate is good for its name";
+    let what = "the webhook's certificate is valid for its name";
     if facts.unread.contains_key(WEBHOOK_TLS) {
         return category.add(what, facts.unknown(&[WEBHOOK_TLS]));
     }
@@ -144,16 +142,14 @@ fn bundle(facts: &Facts, configuration: &Value, pair: &Pair, category: &mut Cate
         if roots.is_empty() {
             wrong.push(format!("{name} has no caBundle"));
         } else if let Err(why) = serve(pair, &roots, namespace, facts.clock()) {
-            wrong.push(format!("{name}: the caBundle does not fit the certificate ({why})"));
+            wrong.push(format!("{name}: the caBundle does not match the certificate ({why})"));
         }
     }
     let verdict = (!wrong.is_empty()).then(|| {
         passing(
             wrong.join("; "),
             format!(
-                "the API server refuses the webhook, so pods that wish a proxy are not made. The control plane's leader writes \
-                 caBundle: look at kubectl -n {namespace} logs deploy/leno-control and at its right to patch \
-                 mutatingwebhookconfigurations leno-injector; kubectl -n {namespace} delete secret leno-injector-tls makes all of it new"
+                "the API server rejects the webhook's certificate, so pods that should get a proxy cannot be created. The leader of the control plane writes caBundle: check kubectl -n {namespace} logs deploy/leno-control and the right to patch mutatingwebhookconfigurations leno-injector. To create everything again: kubectl -n {namespace} delete secret leno-injector-tls"
             ),
         )
     });
@@ -169,8 +165,11 @@ fn policy(configuration: &Value, category: &mut Category<'_>) {
     let verdict = ignores.then(|| {
         warning(
             "failurePolicy is not Fail in every entry: while the control plane is away, pods start without a proxy",
-            "leno upgrade | kubectl apply -f - puts it back, unless it is wanted",
+            "unless you want this, restore it with leno upgrade | kubectl apply -f -",
         )
     });
-    category.add("no pod starts without its proxy in silence", verdict.flatten());
+    category.add(
+        "a pod is rejected if the webhook does not answer (failurePolicy: Fail)",
+        verdict.flatten(),
+    );
 }

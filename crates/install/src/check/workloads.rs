@@ -23,8 +23,8 @@ enum By {
 }
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
-    category.add("namespaces in the mesh let proxies in", standards(facts));
-    category.add("pods of every workload that wishes a proxy can be made", refused(facts));
+    category.add("namespaces in the mesh accept pods with a proxy", standards(facts));
+    category.add("every workload in the mesh can create its pods", refused(facts));
 }
 
 fn standards(facts: &Facts) -> Option<Verdict> {
@@ -40,10 +40,9 @@ fn standards(facts: &Facts) -> Option<Verdict> {
     let seen: Vec<String> =
         wrong.iter().map(|(name, word)| format!("{name} enforces {word}")).collect();
     warning(
-        format!("Pod Security refuses pods with a proxy: {}", some_of(&seen)),
+        format!("Pod Security rejects pods with a proxy: {}", some_of(&seen)),
         format!(
-            "leno-init needs the capability NET_ADMIN: kubectl label namespace {first} {ENFORCE}=privileged --overwrite, or \
-             take the namespace out of the mesh: kubectl label namespace {first} leno.dev/inject=disabled --overwrite"
+            "leno-init needs the capability NET_ADMIN: kubectl label namespace {first} {ENFORCE}=privileged --overwrite. Or remove the namespace from the mesh: kubectl label namespace {first} leno.dev/inject=disabled --overwrite"
         ),
     )
 }
@@ -169,21 +168,16 @@ fn who(message: &str) -> By {
 fn hint(by: By) -> &'static str {
     match by {
         By::PodSecurity => {
-            "leno-init needs the capability NET_ADMIN, which Pod Security baseline and restricted refuse: kubectl label \
-             namespace NAME pod-security.kubernetes.io/enforce=privileged --overwrite, or label the template \
-             leno.dev/inject=disabled"
+            "leno-init needs the capability NET_ADMIN, which Pod Security baseline and restricted reject: kubectl label namespace NAME pod-security.kubernetes.io/enforce=privileged --overwrite, or label the template leno.dev/inject=disabled"
         }
         By::Injector => {
-            "put right what is said, or label the template leno.dev/inject=disabled: its pods stay outside of the mesh"
+            "correct the reason, or label the template leno.dev/inject=disabled to keep its pods outside the mesh"
         }
         By::NoAnswer => {
-            "the API server does not reach the webhook: look at leno-webhooks and leno-control-plane above; pods are tried \
-             again by themselves"
+            "the API server does not reach the webhook: see leno-webhooks and leno-control-plane above. Kubernetes retries the pods"
         }
         By::Other => {
-            "kubectl describe says more; a quota counts leno-init and leno-proxy as proxy.resources says (leno upgrade --set \
-             proxy.resources.requests.cpu=5m | kubectl apply -f -), or the template's annotations (config.leno.dev/proxy-cpu-request). What \
-             a LimitRange allows is given in the same places, or left to it with proxy.resources.requests=null"
+            "see kubectl describe. A quota counts leno-init and leno-proxy with the value proxy.resources (leno upgrade --set proxy.resources.requests.cpu=5m | kubectl apply -f -) or the template's annotation config.leno.dev/proxy-cpu-request. For a LimitRange, set allowed values in the same places, or use its defaults with proxy.resources.requests=null"
         }
     }
 }

@@ -39,11 +39,11 @@ pub(super) fn printed(value: &Value) -> Result<String, String> {
             (None, Some(size)) if (EXPONENT_BELOW..EXPONENT_FROM as f64).contains(&size) => {
                 Ok(format!("{}", number.as_f64().unwrap_or_default()))
             }
-            _ => Err(format!("{number} would be printed in another way by Helm; use toJson")),
+            _ => Err(format!("Helm would print {number} in another form; use toJson")),
         },
-        Value::Null => Err("a value that is printed is absent".to_owned()),
+        Value::Null => Err("the value to print is missing".to_owned()),
         Value::Array(_) | Value::Object(_) => {
-            Err("a list or a map is printed; use toYaml".to_owned())
+            Err("a list or a map cannot be printed; use toYaml".to_owned())
         }
     }
 }
@@ -93,14 +93,15 @@ fn equal(a: &Value, b: &Value) -> Result<bool, String> {
     match (a, b) {
         (Value::String(_), Value::String(_)) | (Value::Bool(_), Value::Bool(_)) => Ok(a == b),
         // Go's comparison of two kinds is an error, too; numbers have kinds there that are not seen here.
-        _ => Err(format!("{a} and {b} cannot be compared; only two texts, or true and false")),
+        _ => Err(format!("{a} and {b} cannot be compared; compare two strings or two booleans")),
     }
 }
 
 fn indented(columns: &serde_json::Number, text: &str) -> Result<String, String> {
     let columns = columns.as_u64().and_then(|columns| usize::try_from(columns).ok());
-    let columns =
-        columns.filter(|columns| *columns <= 100).ok_or("columns to indent by: 0 to 100")?;
+    let columns = columns
+        .filter(|columns| *columns <= 100)
+        .ok_or("the number of columns must be 0 to 100")?;
     let blank = " ".repeat(columns);
     Ok(format!("{blank}{}", text.replace('\n', &format!("\n{blank}"))))
 }

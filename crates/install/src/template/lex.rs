@@ -119,14 +119,14 @@ fn words(content: &str) -> Result<Vec<Word>, String> {
                 };
                 (word, length)
             }
-            other => return Err(format!("{other:?} is not understood")),
+            other => return Err(format!("{other:?} is not valid here")),
         };
         let follows = &rest[length..];
         // Words that touch mean something in Go that is not meant here: `(x).y`, `a"b"`.
         let needs_gap = !matches!(word, Word::Open | Word::Pipe | Word::Declare | Word::Comma);
         let gap = follows.starts_with(|c: char| c.is_whitespace() || "|),:".contains(c));
         if needs_gap && !follows.is_empty() && !gap {
-            return Err(format!("{:?} is not understood", &rest[..length.min(40)]));
+            return Err(format!("{:?} is not valid here", &rest[..length.min(40)]));
         }
         words.push(word);
         rest = follows.trim_start();
@@ -164,16 +164,16 @@ fn text_literal(text: &str) -> Result<(Word, usize), String> {
         escaped = *byte == b'\\' && !escaped;
         ends
     });
-    let (end, _) = end.ok_or("a text without its end")?;
+    let (end, _) = end.ok_or("a string has no closing quote")?;
     let literal = &text[..=end];
     // Texts of Go and of JSON are the same where they use \" \\ \n and \t.
-    let read = serde_json::from_str(literal).map_err(|_| format!("{literal} is not understood"))?;
+    let read = serde_json::from_str(literal).map_err(|_| format!("{literal} is not valid here"))?;
     Ok((Word::Literal(read), literal.len()))
 }
 
 fn number(text: &str) -> Result<(Word, usize), String> {
     let length = 1 + text[1..].find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len() - 1);
-    let wrong = |_| format!("{:?} is no whole number", &text[..length]);
+    let wrong = |_| format!("{:?} is not an integer", &text[..length]);
     let number: i64 = text[..length].parse().map_err(wrong)?;
     Ok((Word::Literal(number.into()), length))
 }

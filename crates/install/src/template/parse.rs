@@ -58,9 +58,9 @@ pub(super) fn nodes(pieces: Vec<Piece>) -> Result<Vec<Node>, Wrong> {
     let (nodes, stop) = block(&mut pieces, 1)?;
     match stop {
         Stop::Nothing => Ok(nodes),
-        Stop::End => Err((0, "an end without a beginning".to_owned())),
+        Stop::End => Err((0, "an end without if, with or range".to_owned())),
         Stop::Else(line) | Stop::ElseIf(line, _) => {
-            Err((line, "an else without an if, with or range".to_owned()))
+            Err((line, "an else without if, with or range".to_owned()))
         }
     }
 }
@@ -81,7 +81,7 @@ fn block(pieces: &mut Pieces, depth: usize) -> Result<(Vec<Node>, Stop), Wrong> 
             Piece::Action(line, words) => (line, words),
         };
         if depth > DEPTH_MAX {
-            return Err((line, format!("more than {DEPTH_MAX} blocks in each other")));
+            return Err((line, format!("more than {DEPTH_MAX} nested blocks")));
         }
         let keyword = match words.first() {
             Some(Word::Name(name)) => name.as_str(),
@@ -149,7 +149,7 @@ fn body(pieces: &mut Pieces, line: usize, depth: usize) -> Result<(Vec<Node>, Ve
             (otherwise, Stop::End) => Ok((body, otherwise)),
             _ => Err(unended(line)),
         },
-        Stop::ElseIf(line, _) => Err((line, "else if belongs to if alone".to_owned())),
+        Stop::ElseIf(line, _) => Err((line, "else if is only valid after if".to_owned())),
         Stop::Nothing => Err(unended(line)),
     }
 }
@@ -177,7 +177,7 @@ fn pipeline(words: Vec<Word>) -> Result<Pipeline, String> {
     let pipeline = calls(&mut words, 1)?;
     match words.next() {
         None => Ok(pipeline),
-        Some(word) => Err(format!("{word:?} is one too many")),
+        Some(word) => Err(format!("{word:?} is unexpected")),
     }
 }
 
@@ -185,13 +185,13 @@ type Words = std::iter::Peekable<std::vec::IntoIter<Word>>;
 
 fn calls(words: &mut Words, depth: usize) -> Result<Pipeline, String> {
     if depth > DEPTH_MAX {
-        return Err("too many parentheses in each other".to_owned());
+        return Err("too many nested parentheses".to_owned());
     }
     let mut calls = vec![call(words, depth)?];
     while words.next_if_eq(&Word::Pipe).is_some() {
         let next = call(words, depth)?;
         if !matches!(next, Call::Function(..)) {
-            return Err("what follows a | is no function".to_owned());
+            return Err("a function must follow |".to_owned());
         }
         calls.push(next);
     }
@@ -215,13 +215,12 @@ fn call(words: &mut Words, depth: usize) -> Result<Call, String> {
     match name {
         Some(name) => {
             let known = function::NAMES.into_iter().find(|known| **known == name);
-            let known =
-                known.ok_or_else(|| format!("{name:?} is not in this part of Go's templates"))?;
+            let known = known.ok_or_else(|| format!("{name:?} is not supported here"))?;
             Ok(Call::Function(known, operands))
         }
         None if operands.len() == 1 => Ok(Call::Operand(operands.remove(0))),
         None if operands.is_empty() => Err("a value is missing".to_owned()),
-        None => Err("two values beside each other, and no function".to_owned()),
+        None => Err("two values without a function".to_owned()),
     }
 }
 

@@ -74,7 +74,7 @@ impl Scope<'_> {
                 pairs.into_iter().map(|(key, value)| (key.into(), value)).collect()
             }
             other => {
-                return Err((line, format!("range over {other}, which is no list and no map")));
+                return Err((line, format!("range needs a list or a map, and this is {other}")));
             }
         };
         if pairs.is_empty() {
@@ -121,7 +121,7 @@ impl Scope<'_> {
     /// Helm gives an empty text for a file that is not there; here it is a mistake of the chart.
     fn file(&self, arguments: &[Value]) -> Result<Value, String> {
         let [Value::String(path)] = arguments else {
-            return Err(".Files.Get takes one path".to_owned());
+            return Err(".Files.Get needs one path".to_owned());
         };
         let text = self.files.get(path).ok_or_else(|| format!("the chart has no file {path}"))?;
         Ok(text.as_str().into())

@@ -57,32 +57,32 @@ fn what_is_rendered() {
 
 #[test]
 fn what_is_refused() {
-    check("a\n{{ .Values.none }}", "t:2: a value that is printed is absent");
-    check("{{ .Values.other }}", "t:1: a value that is printed is absent");
+    check("a\n{{ .Values.none }}", "t:2: the value to print is missing");
+    check("{{ .Values.other }}", "t:1: the value to print is missing");
     check("{{ .Values.name.x }}", "t:1: .Values.name is \"leno\", so it has no x");
-    check("{{ .Values.list }}", "t:1: a list or a map is printed; use toYaml");
-    check("{{ .Values.big }}", "t:1: 1000000 would be printed in another way by Helm; use toJson");
+    check("{{ .Values.list }}", "t:1: a list or a map cannot be printed; use toYaml");
+    check("{{ .Values.big }}", "t:1: Helm would print 1000000 in another form; use toJson");
     for (name, number) in [("least", "0.00001"), ("most", "1000000.0")] {
-        let expected = format!("t:1: {number} would be printed in another way by Helm; use toJson");
+        let expected = format!("t:1: Helm would print {number} in another form; use toJson");
         check(&format!("{{{{ .Values.{name} }}}}"), &expected);
     }
     check("{{ required \"say it\" .Values.empty }}", "t:1: say it");
-    check("{{ include \"x\" . }}", "t:1: \"include\" is not in this part of Go's templates");
-    check("{{ define \"x\" }}{{ end }}", "t:1: \"define\" is not in this part of Go's templates");
-    check("{{ $x := 1 }}", "t:1: Declare is one too many");
+    check("{{ include \"x\" . }}", "t:1: \"include\" is not supported here");
+    check("{{ define \"x\" }}{{ end }}", "t:1: \"define\" is not supported here");
+    check("{{ $x := 1 }}", "t:1: Declare is unexpected");
     check("{{ if .Values.yes }}", "t:1: its end is missing");
-    check("{{ end }}", "t:0: an end without a beginning");
+    check("{{ end }}", "t:0: an end without if, with or range");
     check("{{ .Values.name", "t:1: {{ without its }}");
     check("{{ }}", "t:1: a value is missing");
-    check("{{ .Values.name .Values.name }}", "t:1: two values beside each other, and no function");
-    check("{{ .Values.name | .Values.name }}", "t:1: what follows a | is no function");
+    check("{{ .Values.name .Values.name }}", "t:1: two values without a function");
+    check("{{ .Values.name | .Values.name }}", "t:1: a function must follow |");
     check(
         "{{ eq .Values.count \"3\" }}",
-        "t:1: 3 and \"3\" cannot be compared; only two texts, or true and false",
+        "t:1: 3 and \"3\" cannot be compared; compare two strings or two booleans",
     );
-    check("{{ (.Values.nested).x }}", "t:1: \")\" is not understood");
+    check("{{ (.Values.nested).x }}", "t:1: \")\" is not valid here");
     check("{{ $other }}", "t:1: $other is not declared");
     check("{{ .Files.Get \"x\" }}", "t:1: the chart has no file x");
-    check("{{ 'x' }}", "t:1: '\\'' is not understood");
+    check("{{ 'x' }}", "t:1: '\\'' is not valid here");
     check("{{ quote 1 2 }}", "t:1: quote cannot be used with (1, 2)");
 }

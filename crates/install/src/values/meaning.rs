@@ -48,7 +48,7 @@ fn leaf_lifetime(text: &str) -> Result<(), String> {
     match seconds {
         Some(seconds) if seconds > ISSUER_LIFE_SECONDS => {
             let days = ISSUER_LIFE_SECONDS / (24 * 60 * 60);
-            Err(format!("{text:?} is more than {days}d, the life of an issuer"))
+            Err(format!("{text:?} is greater than {days}d, the lifetime of an issuer"))
         }
         _ => Ok(()),
     }
@@ -70,7 +70,7 @@ fn of_proxies(resources: &Value, wrong: &mut Vec<String>) {
         value::millis(limit).is_some_and(|amount| Some(amount) < value::millis(MEMORY_LIMIT_MIN))
     }) {
         wrong.push(format!(
-            "proxy.resources.limits.memory: {limit} is less than {MEMORY_LIMIT_MIN}, with which a proxy cannot start"
+            "proxy.resources.limits.memory: {limit} is less than {MEMORY_LIMIT_MIN}, the least that a proxy needs to start"
         ));
     }
 }
@@ -81,7 +81,7 @@ fn resources(of: &str, resources: &Value, wrong: &mut Vec<String>) {
         for (name, value) in resources[list].as_object().into_iter().flatten() {
             if let Some(text) = text(value).filter(|text| value::millis(text).is_none()) {
                 wrong.push(format!(
-                    "{of}.{list}.{name}: {text:?} is no quantity such as 100m, 0.5 or 16Mi"
+                    "{of}.{list}.{name}: {text:?} is not a quantity such as 100m, 0.5 or 16Mi"
                 ));
             }
         }
@@ -91,7 +91,7 @@ fn resources(of: &str, resources: &Value, wrong: &mut Vec<String>) {
             && let (Some(requested), Some(limit)) = (value::millis(&asked), value::millis(&most))
             && requested > limit
         {
-            wrong.push(format!("{of}.requests.{name}: {asked} is more than the limit, {most}"));
+            wrong.push(format!("{of}.requests.{name}: {asked} is greater than the limit, {most}"));
         }
     }
 }
@@ -113,45 +113,46 @@ mod tests {
         check(
             "control.logLevel=blah",
             &[
-                "control.logLevel: \"blah\" is no level (off, error, warn, info, debug, trace) and no target=level",
+                "control.logLevel: \"blah\" is not a level (off, error, warn, info, debug, trace) or TARGET=LEVEL",
             ],
         );
-        check("proxy.image=a", &["proxy.image: \"a\" is no image with a tag or digest"]);
+        check("proxy.image=a", &["proxy.image: \"a\" is not an image with a tag or digest"]);
         check(
             "control.image=host:5000/leno",
-            &["control.image: \"host:5000/leno\" is no image with a tag or digest"],
+            &["control.image: \"host:5000/leno\" is not an image with a tag or digest"],
         );
         check("control.image=host:5000/leno@sha256:00ff", &[]);
         check("identity.leafLifetime=365d", &[]);
         for long in ["366d", "8761h", "99999999999999999999s"] {
-            let expected =
-                format!("identity.leafLifetime: {long:?} is more than 365d, the life of an issuer");
+            let expected = format!(
+                "identity.leafLifetime: {long:?} is greater than 365d, the lifetime of an issuer"
+            );
             check(&format!("identity.leafLifetime={long}"), &[&expected]);
         }
         check("control.resources.requests.cpu=0,control.resources.limits.cpu=1", &[]);
         check(
             "control.resources.requests.cpu=abc,control.resources.limits.memory=-1",
             &[
-                "control.resources.requests.cpu: \"abc\" is no quantity such as 100m, 0.5 or 16Mi",
-                "control.resources.limits.memory: \"-1\" is no quantity such as 100m, 0.5 or 16Mi",
+                "control.resources.requests.cpu: \"abc\" is not a quantity such as 100m, 0.5 or 16Mi",
+                "control.resources.limits.memory: \"-1\" is not a quantity such as 100m, 0.5 or 16Mi",
             ],
         );
         check(
             "control.resources.requests.memory=1Gi",
-            &["control.resources.requests.memory: 1Gi is more than the limit, 256Mi"],
+            &["control.resources.requests.memory: 1Gi is greater than the limit, 256Mi"],
         );
         check("proxy.resources.requests.cpu=10m,proxy.resources.limits.memory=64Mi", &[]);
         check(
             "proxy.resources.limits.memory=16Mi,proxy.resources.requests.cpu=much",
             &[
-                "proxy.resources.requests.cpu: \"much\" is no quantity such as 100m, 0.5 or 16Mi",
-                "proxy.resources.requests.memory: 20Mi is more than the limit, 16Mi",
+                "proxy.resources.requests.cpu: \"much\" is not a quantity such as 100m, 0.5 or 16Mi",
+                "proxy.resources.requests.memory: 20Mi is greater than the limit, 16Mi",
             ],
         );
         check(
             "proxy.resources.requests=null,proxy.resources.limits.memory=4Mi",
             &[
-                "proxy.resources.limits.memory: 4Mi is less than 8Mi, with which a proxy cannot start",
+                "proxy.resources.limits.memory: 4Mi is less than 8Mi, the least that a proxy needs to start",
             ],
         );
     }

@@ -31,7 +31,7 @@ fn whether_the_control_plane_is_heard() {
     let mut cut = well(Mode::Proxies);
     cut.proxy_metrics.insert(WEB.to_owned(), Ok(said(lately, 0, 2, 9)));
     assert!(may_pass(&run(&cut)));
-    says(&said(lately, 0, 0, 9), &["‼ shop/web-1 asked in vain when it last did"]);
+    says(&said(lately, 0, 0, 9), &["‼ the last request of shop/web-1 failed"]);
     // Failures of before; one that has nothing to ask, or never had; a proxy that does not say it.
     nothing(&said(lately, 1, 2, 9));
     nothing(&said(lately, 0, 0, 0));
@@ -40,7 +40,7 @@ fn whether_the_control_plane_is_heard() {
     check(
         well(Mode::Proxies),
         |f| drop(f.proxy_metrics.insert(WEB.to_owned(), Err("not allowed to create".to_owned()))),
-        &["‼ shop/web-1 cannot be asked: not allowed", "pods/portforward"],
+        &["‼ shop/web-1 cannot be read: not allowed", "pods/portforward"],
     );
     // Only `--proxy` asks them.
     let mut whole = well(Mode::Whole);
@@ -63,7 +63,7 @@ fn an_address_that_the_control_plane_had() {
         facts(),
         at("10.0.0.9:8086", 0),
         &[
-            "× cut off: shop/web-1 (it asks 10.0.0.9:8086, which is not Service/leno-control's",
+            "× cut off: shop/web-1 (it uses 10.0.0.9:8086, which is not the address of Service/leno-control",
             "restart",
         ],
     );
@@ -90,16 +90,19 @@ fn certificates() {
             &format!("expiration_timestamp_seconds {}", NOW - 3600),
             &format!("expiration_timestamp_seconds {}", NOW + DAY),
         ),
-        &["× that of shop/web-1 is older than every root", "rollout restart"],
+        &["× the certificate of shop/web-1 is older than every installed root", "rollout restart"],
     );
     // Who is heard is trusted: a root that was signed again is younger than what it signed.
     nothing(&said(NOW - DAY - 3600, 1, 0, 0).replace(
         &format!("expiration_timestamp_seconds {}", NOW - 3600),
         &format!("expiration_timestamp_seconds {}", NOW + DAY),
     ));
-    says(&said(NOW - DAY - 3600, 1, 2, 0), &["× that of shop/web-1 expired 60 minutes ago"]);
+    says(
+        &said(NOW - DAY - 3600, 1, 2, 0),
+        &["× the certificate of shop/web-1 expired 60 minutes ago"],
+    );
     says(
         &said(NOW - DAY + 7200, 1, 2, 0),
-        &["‼ that of shop/web-1 expires in 119 minutes and was not"],
+        &["‼ the certificate of shop/web-1 expires in 119 minutes and was not"],
     );
 }

@@ -25,7 +25,7 @@ fn a_rollout_that_crashes() {
         json!({"waiting": {"reason": "CrashLoopBackOff"}}),
         json!({"terminated": {"exitCode": 2}}),
     );
-    let seen = "× leno-control-2: CrashLoopBackOff (exit code 2), started again 2 times";
+    let seen = "× leno-control-2: CrashLoopBackOff (exit code 2), restarted 2 times";
     check(facts(), beside(back_off.clone()), &[seen, "logs leno-control-2 --previous"]);
     let mut crashing = facts();
     beside(back_off.clone())(&mut crashing);
@@ -68,7 +68,7 @@ fn a_rollout_that_does_not_end() {
         facts(),
         unavailable,
         &[
-            "× 1 of 1 pods are of it, 1 not available (leno-control-2: ImagePullBackOff)",
+            "× 1 of 1 pods have the last change, 1 not available (leno-control-2: ImagePullBackOff)",
             "rollout status",
         ],
     );
@@ -82,11 +82,11 @@ fn a_rollout_that_does_not_end() {
     check(
         facts(),
         |f| object(f, DEPLOYMENT)["metadata"]["generation"] = 4.into(),
-        &["× nobody has begun with it"],
+        &["× the rollout has not started"],
     );
     check(
         facts(),
         |f| object(f, DEPLOYMENT)["status"]["updatedReplicas"] = 0.into(),
-        &["× 0 of 1 pods are of it"],
+        &["× 0 of 1 pods have the last change"],
     );
 }

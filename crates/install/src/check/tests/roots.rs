@@ -45,9 +45,19 @@ fn which_roots_proxies_have() {
     let all: [(Mode, Made<'_>, Made<'_>, &str); 7] = [
         (Mode::Proxies, &same, &has, ""),
         (Mode::Proxies, &both, &|old| has(&format!("{new}{old}")), ""),
-        (Mode::Proxies, &both, &has, "× other ones: shop/web-1 → a kubelet brings them"),
-        (Mode::Proxies, &same, &|old| has(&both(old)), "× other ones: shop/web-1"),
-        (Mode::Proxies, &both, &silent, "‼ not known of shop/web-1 → proxies of an older version"),
+        (
+            Mode::Proxies,
+            &both,
+            &has,
+            "× these have different ones: shop/web-1 → a kubelet updates them",
+        ),
+        (Mode::Proxies, &same, &|old| has(&both(old)), "× these have different ones: shop/web-1"),
+        (
+            Mode::Proxies,
+            &both,
+            &silent,
+            "‼ not checked for shop/web-1 → proxies of an older version",
+        ),
         (Mode::Proxies, &same, &silent, ""),
         (Mode::Whole, &both, &has, ""),
     ];

@@ -69,27 +69,31 @@ fn one_thing_that_cannot_be_read() {
         }
     };
     for (name, _) in OBJECTS {
-        let seen = format!("‼ not known: {name} cannot be read: secrets is forbidden");
-        check(well(Mode::Proxies), hide(name), &[&seen, "ask with an account"]);
+        let seen = format!("‼ not checked: {name} cannot be read: secrets is forbidden");
+        check(well(Mode::Proxies), hide(name), &[&seen, "use an account"]);
         let mut facts = well(Mode::Proxies);
         hide(name)(&mut facts);
         assert!(!told(&facts).contains('×'), "{name}: {}", told(&facts));
     }
     for (name, _) in server::DEFINITIONS {
-        check(well(Mode::Whole), hide(name), &[&format!("‼ not known: {name} cannot be read")]);
+        check(well(Mode::Whole), hide(name), &[&format!("‼ not checked: {name} cannot be read")]);
     }
     // What is seen all the same counts.
     let both = |f: &mut Facts| {
         hide(REVIEWS)(f);
         f.rights[0].1 = false;
     };
-    check(well(Mode::Whole), both, &["× it may not"]);
+    check(well(Mode::Whole), both, &["× these rights are missing"]);
     // Where one of both is known to be missing, nobody says that there is no mesh.
     let half = |f: &mut Facts| {
         hide(DEPLOYMENT)(f);
         f.objects.remove(CONFIG);
     };
-    check(well(Mode::Whole), half, &["‼ not known: Deployment/leno-control cannot be read"]);
+    check(well(Mode::Whole), half, &["‼ not checked: Deployment/leno-control cannot be read"]);
     let silent = |f: &mut Facts| f.control_metrics[0].1 = Err("not allowed".into());
-    check(well(Mode::Whole), silent, &["‼ not known: leno-control-1 cannot be asked: not allowed"]);
+    check(
+        well(Mode::Whole),
+        silent,
+        &["‼ not checked: leno-control-1 cannot be read: not allowed"],
+    );
 }

@@ -25,7 +25,7 @@ fn what_the_api_server_is_told_to_ask() {
     };
     let differs = |field: &str| {
         format!(
-            "× MutatingWebhookConfiguration/leno-injector is not as the chart makes it: annotations.injector.leno.dev differs in {field}"
+            "× MutatingWebhookConfiguration/leno-injector differs from the chart: annotations.injector.leno.dev differs in {field}"
         )
     };
     changed("/rules", json!([]), &differs("rules"));
@@ -92,7 +92,8 @@ fn linkerds_injector_beside_ours() {
     check(well(Mode::Whole), labelled, &["×", "MutatingWebhookConfiguration edge", hint]);
     check(before(), labelled, &["‼ linkerd's injector is in this cluster", "leno install", hint]);
     let hidden = |f: &mut Facts| drop(f.unread.insert(LINKERDS.into(), "forbidden".into()));
-    let unknown = "‼ not known: mutatingwebhookconfigurations of linkerd cannot be read: forbidden";
+    let unknown =
+        "‼ not checked: mutatingwebhookconfigurations of linkerd cannot be read: forbidden";
     check(well(Mode::Whole), hidden, &[unknown]);
     check(before(), hidden, &[unknown]);
     // Each injects its own, and a namespace of linkerd's is not ours to look after.
@@ -117,19 +118,19 @@ fn a_pod_on_trial() {
     check(
         mode(),
         |f| f.trial = Some(Ok(json!({"spec": {"containers": [{"name": "none"}]}}))),
-        &["× the API server would make it without"],
+        &["× the API server would create it without a proxy"],
     );
     check(
         mode(),
         refused(
             "Internal error occurred: failed calling webhook \"pods.injector.leno.dev\": context deadline exceeded",
         ),
-        &["× the API server cannot ask the webhook: Internal error", "port 8443", "firewalls"],
+        &["× the API server cannot reach the webhook: Internal error", "port 8443", "firewalls"],
     );
     check(
         mode(),
         refused("failed calling webhook \"policies.example.org\": context deadline exceeded"),
-        &["‼ not known: a pod on trial was refused: failed calling webhook", "-n names"],
+        &["‼ not checked: the API server rejected the test pod: failed calling webhook", "use -n"],
     );
     let mut secure = mode();
     refused(
@@ -158,5 +159,5 @@ fn what_is_no_difference() {
     // The chart of another version may say otherwise.
     object(&mut facts, CONFIG)["data"]["version"] = "0.9.0".into();
     let told = told(&facts);
-    assert!(told.contains("it may be as version 0.9.0 made it") && !told.contains('×'), "{told}");
+    assert!(told.contains("it may come from version 0.9.0") && !told.contains('×'), "{told}");
 }

@@ -31,7 +31,7 @@ fn pods_that_are_refused() {
     check(
         facts(),
         add(failing(denied)),
-        &["× refused: deployment shop/api: admission", "put right what is said"],
+        &["× refused: deployment shop/api: admission", "correct the reason"],
     );
     let away = "failed calling webhook \"namespaces.injector.leno.dev\": connection refused";
     check(
@@ -104,7 +104,7 @@ fn standards() {
         }
     };
     for word in ["baseline", "restricted"] {
-        let seen = format!("‼ Pod Security refuses pods with a proxy: shop enforces {word}");
+        let seen = format!("‼ Pod Security rejects pods with a proxy: shop enforces {word}");
         let to_do = "label namespace shop pod-security.kubernetes.io/enforce=privileged";
         check(well(Mode::Whole), enforce(0, word), &[&seen, to_do]);
     }
