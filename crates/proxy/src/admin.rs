@@ -62,7 +62,7 @@ pub async fn run(listener: TcpListener, state: State) {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "the admin listener cannot accept");
+                tracing::warn!(%error, "the admin listener cannot accept connections");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -110,14 +110,14 @@ async fn answer(
         }
         ("/proxy-log-level", &Method::PUT) if !from_inside => text(
             StatusCode::FORBIDDEN,
-            "the log level is changed from inside of the pod alone; kubectl port-forward leads there\n",
+            "the log level can be changed only from inside the pod; use kubectl port-forward\n",
         ),
         ("/proxy-log-level", &Method::PUT) => set_level(state, request.into_body()).await,
         ("/live" | "/ready" | "/metrics" | "/config", _) => not_allowed("GET"),
         ("/proxy-log-level", _) => not_allowed("GET, PUT"),
         _ => text(
             StatusCode::NOT_FOUND,
-            "there are /live, /ready, /metrics, /config and /proxy-log-level\n",
+            "not found; known paths: /live, /ready, /metrics, /config and /proxy-log-level\n",
         ),
     }
 }
@@ -133,7 +133,7 @@ fn metrics(state: &State) -> String {
 
 async fn set_level(state: &State, body: Incoming) -> Response<Full<Bytes>> {
     let Some(handle) = &state.level else {
-        return text(StatusCode::NOT_FOUND, "this process has no log level to set\n");
+        return text(StatusCode::NOT_FOUND, "the log level of this process cannot be changed\n");
     };
     let Ok(body) = Limited::new(body, LEVEL_BYTES_MAX).collect().await else {
         return text(StatusCode::PAYLOAD_TOO_LARGE, "a level list has at most 4096 bytes\n");

@@ -42,7 +42,7 @@ pub enum AppError {
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
     /// The identity task has ended, which it does not do by itself.
-    #[error("the identity task has ended before the first credential")]
+    #[error("the identity task ended before the first certificate")]
     Identity,
 }
 
@@ -109,7 +109,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     tokio::select! {
         first = first_credential(credentials.clone()) => first?,
         name = &mut terminated => {
-            tracing::info!(signal = name, "ending before the first credential");
+            tracing::info!(signal = name, "shutting down before the first certificate");
             return Ok(Drained::Complete);
         }
     }
@@ -142,7 +142,10 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     match drained {
         Drained::Complete => tracing::info!("drained"),
         Drained::Cut(open) => {
-            tracing::warn!(open, "drain cut, at its limit (drain_max) or by a second SIGINT")
+            tracing::warn!(
+                open,
+                "the drain was cut off, by LENO_PROXY_DRAIN_SECONDS or by a second SIGINT"
+            )
         }
     }
     if let Some(log) = access_log {
@@ -275,7 +278,7 @@ fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        tracing::warn!(%error, "the limit on open files stays as it is");
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
 

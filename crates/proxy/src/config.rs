@@ -168,47 +168,51 @@ pub fn help() -> String {
 fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let workload = reader.required(
         "WORKLOAD",
-        "the pod that is served, as {\"ns\":\"default\",\"pod\":\"web-1\"}",
+        "namespace and name of the proxy's pod, as {\"ns\":\"default\",\"pod\":\"web-1\"}",
         |text| WorkloadId::parse(text).map_err(|error| error.to_string()),
     );
     let identity = reader.required(
         "IDENTITY",
-        "its SPIFFE ID, spiffe://<trust domain>/ns/<namespace>/sa/<service account>",
+        "SPIFFE ID of the workload, spiffe://<trust domain>/ns/<namespace>/sa/<service account>",
         spiffe,
     );
     let identity_dns = reader.derived(
         "IDENTITY_DNS",
         "<sa>.<ns>.serviceaccount.identity.leno.<trust domain>",
-        "its DNS-like name (SNI and DNS SAN)",
+        "DNS name of the workload, for SNI and the DNS SAN",
         identity.as_ref().map(|id| id.to_dns_like("leno").map_err(|error| error.to_string())),
         |text| DnsName::parse(text).map_err(|error| error.to_string()),
     );
     let control_address = reader.required(
         "CONTROL_ADDRESS",
-        "ip:port or name:port of leno-control; a name is looked up at every connection",
+        "address of leno-control, IP:PORT or NAME:PORT; a name is resolved for every connection",
         ControlAddress::parse,
     );
     let control_identity = reader.derived(
         "CONTROL_IDENTITY",
         "spiffe://<trust domain>/ns/leno/sa/leno-control",
-        "who leno-control must be",
+        "SPIFFE ID that leno-control must have",
         identity.as_ref().map(|id| {
             SpiffeId::service_account(id.trust_domain(), "leno", "leno-control")
                 .map_err(|error| error.to_string())
         }),
         spiffe,
     );
-    let trust_anchors_file = reader.required("TRUST_ANCHORS_FILE", "roots of the mesh, PEM", path);
+    let trust_anchors_file = reader.required(
+        "TRUST_ANCHORS_FILE",
+        "file with the root certificates of the mesh, PEM",
+        path,
+    );
     let token_file = reader.required(
         "TOKEN_FILE",
-        "the workload's token; read again at every certification",
+        "file with the workload's token; read again for every certificate request",
         path,
     );
     let (state_dir, pod_uid, fail) = outage(reader);
     let capture = capture(reader);
-    let workers =
-        reader.with_default("WORKERS", "1", "data-path threads", |text| number(text, 1, 256));
-    let admin_port = reader.with_default("ADMIN_PORT", "4191", "admin listener", port);
+    let workers = reader
+        .with_default("WORKERS", "1", "threads that carry traffic", |text| number(text, 1, 256));
+    let admin_port = reader.with_default("ADMIN_PORT", "4191", "port of the admin listener", port);
     let probe_sources = reader.with_default(
         "PROBE_SOURCES",
         "",
@@ -222,11 +226,17 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         |text| leno_runtime::log::parse(text).map(|_| text.to_owned()),
     );
     let log_format =
-        reader.with_default("LOG_FORMAT", "plain", "plain or json", |text| text.parse());
-    let access_log =
-        reader.with_default("ACCESS_LOG", "off", "off, json or apache; to stdout", |text| {
-            if text == "off" { Ok(None) } else { text.parse().map(Some) }
+        reader.with_default("LOG_FORMAT", "plain", "format of log lines: plain or json", |text| {
+            text.parse()
         });
+    let access_log = reader.with_default(
+        "ACCESS_LOG",
+        "off",
+        "access log on standard output: off, json or apache",
+        |text| {
+            if text == "off" { Ok(None) } else { text.parse().map(Some) }
+        },
+    );
     let limits = limits(reader);
     let config = Config {
         workload: workload?,
@@ -251,7 +261,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     };
     let ports = [config.capture.inbound_port, config.capture.outbound_port, config.admin_port];
     if ports[0] == ports[1] || ports[1] == ports[2] || ports[0] == ports[2] {
-        reader.wrong("INBOUND_PORT, OUTBOUND_PORT and ADMIN_PORT must differ".to_owned());
+        reader.wrong("LENO_PROXY_INBOUND_PORT, LENO_PROXY_OUTBOUND_PORT and LENO_PROXY_ADMIN_PORT must be different".to_owned());
     }
     Some(config)
 }
@@ -262,23 +272,24 @@ fn outage(
 ) -> (Option<Option<PathBuf>>, Option<Option<String>>, Option<Fail>) {
     let state_dir = reader.optional(
         "STATE_DIR",
-        "where the last snapshot is kept for a restart; the credential too, where that is in memory (tmpfs)",
+        "directory of the snapshot, for a restart; the credential is stored there too if the directory is in memory (tmpfs)",
         path,
     );
     let pod_uid = reader.optional(
         "POD_UID",
-        "the pod's UID: a snapshot of another pod of the same name is not used",
-        |text| if text.is_empty() { Err("a UID".to_owned()) } else { Ok(text.to_owned()) },
+        "UID of the pod; a snapshot of another pod with the same name is ignored",
+        |text| {
+            if text.is_empty() { Err("the UID is empty".to_owned()) } else { Ok(text.to_owned()) }
+        },
     );
     let fail = reader.with_default(
         "FAIL",
         "closed",
-        "what happens to traffic that the control plane has not said anything about while it is away: closed, \
-         or open (as if there were no mesh: plain text, and everybody is let in)",
+        "traffic without configuration while the control plane is away: closed (reject it) or open (forward it as without a mesh: in plain text, and from every client)",
         |text| match text {
             "closed" => Ok(Fail::Closed),
             "open" => Ok(Fail::Open),
-            _ => Err(format!("{text:?}: closed or open")),
+            _ => Err(format!("{text:?} is not one of closed, open")),
         },
     );
     (state_dir, pod_uid, fail)
@@ -286,12 +297,14 @@ fn outage(
 
 /// What the kernel must know.
 fn capture(reader: &mut Reader<'_>) -> Option<CaptureSettings> {
-    let inbound_port = reader.with_default("INBOUND_PORT", "4143", "inbound listener", port);
-    let outbound_port = reader.with_default("OUTBOUND_PORT", "4140", "outbound listener", port);
+    let inbound_port =
+        reader.with_default("INBOUND_PORT", "4143", "port of the inbound listener", port);
+    let outbound_port =
+        reader.with_default("OUTBOUND_PORT", "4140", "port of the outbound listener", port);
     let uid = reader.with_default(
         "UID",
         "2102",
-        "the proxy's own user ID, whose traffic is not captured",
+        "user ID of the proxy, whose traffic is not captured",
         |text| number(text, 0_u32, u32::MAX - 1),
     );
     let skip_inbound_ports = reader.with_default(
@@ -303,13 +316,13 @@ fn capture(reader: &mut Reader<'_>) -> Option<CaptureSettings> {
     let skip_outbound_ports = reader.with_default(
         "SKIP_OUTBOUND_PORTS",
         "",
-        "ports elsewhere to which connections are not captured",
+        "ports of other hosts; connections to them are not captured",
         port_ranges,
     );
     let skip_subnets = reader.with_default(
         "SKIP_SUBNETS",
         "",
-        "CIDRs to which connections are not captured",
+        "CIDRs; connections to them are not captured",
         networks,
     );
     Some(CaptureSettings {
@@ -328,26 +341,46 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         reader.with_default(name, default, meaning, |text| number(text, 1, max))
     };
     let counts = [
-        count("CONNECTIONS_MAX", "20000", "open connections per direction", 10_000_000),
-        count("HEAD_BYTES_MAX", "65536", "bytes of a request's or response's head", 16 << 20),
-        count("HEADERS_MAX", "256", "fields of a head", 65_536),
-        count("STREAMS_MAX", "256", "concurrent streams per HTTP/2 connection", 65_536),
-        count("PENDING_REQUESTS_MAX", "1024", "requests that wait for one destination", 1 << 20),
-        count("POOL_IDLE_MAX", "64", "idle connections per endpoint and thread", 65_536),
-        count("BUFFER_BYTES", "16384", "buffer for one direction of one connection", 16 << 20),
+        count("CONNECTIONS_MAX", "20000", "limit of open connections per direction", 10_000_000),
+        count(
+            "HEAD_BYTES_MAX",
+            "65536",
+            "limit of a request's or response's head, in bytes",
+            16 << 20,
+        ),
+        count("HEADERS_MAX", "256", "limit of header fields in a head", 65_536),
+        count("STREAMS_MAX", "256", "limit of concurrent streams per HTTP/2 connection", 65_536),
+        count(
+            "PENDING_REQUESTS_MAX",
+            "1024",
+            "limit of requests that wait for one destination",
+            1 << 20,
+        ),
+        count("POOL_IDLE_MAX", "64", "limit of idle connections per endpoint and thread", 65_536),
+        count(
+            "BUFFER_BYTES",
+            "16384",
+            "buffer size for one direction of a connection, in bytes",
+            16 << 20,
+        ),
         count(
             "SERIES_MAX",
             "2000",
-            "series per metric family; the rest is counted in one",
+            "limit of series per metric family; further ones are counted in one series",
             1 << 20,
         ),
-        count("ACCESS_LOG_LINES_MAX", "4096", "access log lines that wait for stdout", 1 << 20),
+        count(
+            "ACCESS_LOG_LINES_MAX",
+            "4096",
+            "limit of access log lines that wait for standard output; further ones are dropped",
+            1 << 20,
+        ),
     ];
     // Who is alone goes quicker in a connection of its own.
     let shared_from = reader.with_default(
         "SHARED_FROM_REQUESTS",
         "2",
-        "from so many requests at once on at another proxy they share a connection; 0 is never",
+        "requests to the same other proxy share one connection when at least this number are in flight; 0 disables sharing",
         |text| number(text, 0, u32::MAX).map(|count| if count == 0 { u32::MAX } else { count }),
     );
     let mut milliseconds = |name, default, meaning, max: u64| {
@@ -356,20 +389,20 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         })
     };
     let short = [
-        milliseconds("CONNECT_MILLISECONDS", "1000", "waiting for a server to accept", 600_000),
+        milliseconds("CONNECT_MILLISECONDS", "1000", "timeout of connecting to a server", 600_000),
         milliseconds(
             "DETECT_MILLISECONDS",
             "10",
-            "waiting for the client's first bytes where no protocol is declared",
+            "timeout of protocol detection: the wait for the client's first bytes on a port without a declared protocol",
             600_000,
         ),
         milliseconds(
             "DISCOVERY_WAIT_MILLISECONDS",
             "3000",
-            "waiting for the control plane's first answer about a destination",
+            "timeout of the control plane's first answer about a destination",
             600_000,
         ),
-        milliseconds("HANDSHAKE_MILLISECONDS", "10000", "waiting for a TLS handshake", 600_000),
+        milliseconds("HANDSHAKE_MILLISECONDS", "10000", "timeout of a TLS handshake", 600_000),
     ];
     let mut seconds = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| {
@@ -377,18 +410,38 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         })
     };
     let long = [
-        seconds("DISCOVERY_UNUSED_SECONDS", "60", "an unused destination is forgotten", 86_400),
-        seconds("DRAIN_SECONDS", "30", "finishing after SIGTERM", 86_400),
-        seconds("POOL_IDLE_SECONDS", "60", "an idle connection to a proxy is closed", 86_400),
+        seconds(
+            "DISCOVERY_UNUSED_SECONDS",
+            "60",
+            "time after which an unused destination is removed",
+            86_400,
+        ),
+        seconds("DRAIN_SECONDS", "30", "time limit of the drain after SIGTERM", 86_400),
+        seconds(
+            "POOL_IDLE_SECONDS",
+            "60",
+            "time after which an idle connection to a proxy is closed",
+            86_400,
+        ),
         // Below the five seconds after which Node.js and Apache close, so that we are the first (mesh.md §3, item 7).
         seconds(
             "APPLICATION_IDLE_SECONDS",
             "4",
-            "an idle connection to an application is closed",
+            "time after which an idle connection to an application is closed",
             86_400,
         ),
-        seconds("SERIES_IDLE_SECONDS", "600", "a series that does not change is dropped", 86_400),
-        seconds("SLOW_START_SECONDS", "10", "a new endpoint gets its full share; 0 at once", 3_600),
+        seconds(
+            "SERIES_IDLE_SECONDS",
+            "600",
+            "time after which an unchanged series is removed",
+            86_400,
+        ),
+        seconds(
+            "SLOW_START_SECONDS",
+            "10",
+            "time until a new endpoint gets its full share of requests; 0 gives it at once",
+            3_600,
+        ),
     ];
     let [connections, head, headers, streams, pending, idle, buffer, series, lines] = counts;
     let [connect, detect, discovery_wait, handshake] = short;
@@ -423,7 +476,7 @@ fn spiffe(text: &str) -> Result<SpiffeId, String> {
 }
 
 fn path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("a path".to_owned()) } else { Ok(text.into()) }
+    if text.is_empty() { Err("the path is empty".to_owned()) } else { Ok(text.into()) }
 }
 
 fn port(text: &str) -> Result<u16, String> {
@@ -437,7 +490,7 @@ fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
 ) -> Result<N, String> {
     match text.parse::<N>() {
         Ok(number) if number >= min && number <= max => Ok(number),
-        _ => Err(format!("{text:?}: a number from {min} to {max}")),
+        _ => Err(format!("{text:?} is not a number from {min} to {max}")),
     }
 }
 
@@ -454,7 +507,7 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
         .map(|item| {
             item.parse::<IpNet>()
                 .or_else(|_| item.parse::<std::net::IpAddr>().map(IpNet::from))
-                .map_err(|_| format!("{item:?}: an address or a CIDR"))
+                .map_err(|_| format!("{item:?} is not an IP address or a CIDR"))
         })
         .collect()
 }

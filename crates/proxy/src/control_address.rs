@@ -20,7 +20,7 @@ impl ControlAddress {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(address.into());
         }
-        let wrong = || format!("{text:?}: ip:port or name:port");
+        let wrong = || format!("{text:?} is not IP:PORT or NAME:PORT");
         let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
         let known = DnsName::parse(name).map_err(|error| format!("{text:?}: {error}"))?;

@@ -44,10 +44,10 @@ pub enum DialError {
     #[error("cannot connect to the control plane at {0}: {1}")]
     Connect(ControlAddress, io::Error),
     /// TLS.
-    #[error("TLS with the control plane at {0}: {1}")]
+    #[error("the TLS handshake with the control plane at {0} failed: {1}")]
     Refused(ControlAddress, Refused),
     /// Nobody will ever have a credential: the identity task is gone.
-    #[error("there is no credential, and none is coming")]
+    #[error("the proxy has no certificate, and the identity task has ended")]
     NoCredential,
 }
 
@@ -99,7 +99,7 @@ pub fn connect(
                 Ok(_) => failures.store(0, Ordering::Relaxed),
                 Err(error) => {
                     let count = failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-                    tracing::warn!(%error, count, "control plane not reached");
+                    tracing::warn!(%error, count, "cannot connect to the control plane");
                 }
             }
             dialled

@@ -85,7 +85,7 @@ impl Default for Settings {
 pub enum Unavailable {
     /// The control plane did not answer in time.
     #[error(
-        "the control plane has said nothing about {awaited} within {} ms (discovery_wait_max){}",
+        "the control plane did not answer about {awaited} within {} ms (LENO_PROXY_DISCOVERY_WAIT_MILLISECONDS){}",
         .waited.as_millis(),
         .failure.as_ref().map(|failure| format!("; its last failure: {failure}")).unwrap_or_default()
     )]
@@ -98,7 +98,7 @@ pub enum Unavailable {
         failure: Option<Arc<str>>,
     },
     /// The control plane answers that it has no answer.
-    #[error("the control plane refuses to answer about {awaited}: {code:?}: {message}")]
+    #[error("the control plane rejected the request for {awaited}: {code:?}: {message}")]
     Refused {
         /// What was asked about.
         awaited: String,
@@ -108,7 +108,7 @@ pub enum Unavailable {
         message: Arc<str>,
     },
     /// The control plane's answer cannot be used, and there was no earlier one.
-    #[error("the control plane's answer about {awaited} cannot be used: {error}")]
+    #[error("the control plane's answer about {awaited} is not valid: {error}")]
     Malformed {
         /// What was asked about.
         awaited: String,
@@ -116,13 +116,13 @@ pub enum Unavailable {
         error: WireError,
     },
     /// Too much is followed already.
-    #[error("{max} destinations and ports are followed already (discovery_entries_max)")]
+    #[error("the proxy already watches {max} destinations and ports, which is its limit")]
     TooManyEntries {
         /// The limit.
         max: usize,
     },
     /// Too many wait for the same.
-    #[error("{max} wait for the same answer already (discovery_waiting_max)")]
+    #[error("{max} requests already wait for the same answer, which is the limit")]
     TooManyWaiting {
         /// The limit.
         max: usize,

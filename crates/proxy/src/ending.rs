@@ -90,7 +90,7 @@ mod grpc {
 endings! {
     /// The route's backend does not exist or may not be used.
     BackendInvalid: 500, Internal, Mesh, WARN, "",
-        "backend_invalid", "the route's backend does not exist or may not be used";
+        "backend_invalid", "the route's backend does not exist or may not be used; check backendRefs and ReferenceGrants";
     /// The client closed in an orderly way before it had the whole answer.
     ClientClosed: 499, Cancelled, Peer, DEBUG, "",
         "client_closed", "the client closed the connection";
@@ -102,22 +102,22 @@ endings! {
         "complete", "complete";
     /// `connections_max` connections are open.
     ConnectionLimit: 503, Unavailable, Us, WARN, "",
-        "connection_limit", "too many connections (connections_max)";
+        "connection_limit", "too many open connections; the limit is LENO_PROXY_CONNECTIONS_MAX";
     /// The control plane did not say in time where this goes.
     DiscoveryUnavailable: 503, Unavailable, Mesh, WARN, "",
-        "discovery_unavailable", "the control plane did not answer in time (discovery_wait_max)";
+        "discovery_unavailable", "the control plane did not answer within LENO_PROXY_DISCOVERY_WAIT_MILLISECONDS; check leno-control";
     /// It was still running when the drain's limit came.
     DrainDeadline: 503, Unavailable, Us, WARN, "",
-        "drain_deadline", "the proxy is shutting down (drain_max)";
+        "drain_deadline", "the proxy is shutting down and LENO_PROXY_DRAIN_SECONDS are over";
     /// A route's filter asked for a failure; it also says with which status.
     FailureInjected: 503, Unavailable, Mesh, DEBUG, "",
-        "failure_injected", "failure injected by a route";
+        "failure_injected", "a filter of the route injected this failure";
     /// The head is longer than `head_bytes_max` or has more than `headers_max` fields.
     HeadTooLarge: 431, ResourceExhausted, Peer, INFO, "",
-        "head_too_large", "the head is too large (head_bytes_max, headers_max)";
+        "head_too_large", "the head is too large; the limits are LENO_PROXY_HEAD_BYTES_MAX and LENO_PROXY_HEADERS_MAX";
     /// The original destination is this proxy itself.
     Loop: 508, FailedPrecondition, Peer, WARN, "",
-        "loop", "the destination is the proxy itself";
+        "loop", "the destination is the proxy itself; use the port of the application";
     /// The request has no one reading that is allowed.
     MalformedRequest: 400, Internal, Peer, INFO, "",
         "malformed_request", "the request is malformed";
@@ -126,52 +126,52 @@ endings! {
         "malformed_response", "the response is malformed";
     /// The service exists, and nothing answers for it.
     NoEndpoints: 503, Unavailable, Mesh, WARN, "",
-        "no_endpoints", "the service has no endpoints";
+        "no_endpoints", "the service has no endpoints; check that its pods are ready";
     /// No route matches.
     NoRoute: 404, Unimplemented, Mesh, INFO, "",
-        "no_route", "no route matches";
+        "no_route", "no route matches the request";
     /// The control plane knows no such service.
     NoSuchService: 503, Unavailable, Mesh, WARN, "",
         "no_such_service", "the service does not exist";
     /// `pending_requests_max` requests wait for the destination.
     PendingLimit: 503, Unavailable, Us, WARN, "",
-        "pending_limit", "too many requests wait for the destination (pending_requests_max)";
+        "pending_limit", "too many requests wait for the destination; the limit is LENO_PROXY_PENDING_REQUESTS_MAX";
     /// The policy lets this client not in.
     PolicyDenied: 403, PermissionDenied, Peer, INFO, "",
         "policy_denied", "policy denies the client";
     /// The policy of the port is not known yet: closed until it is.
     PolicyUnknown: 503, Unavailable, Mesh, WARN, "",
-        "policy_unknown", "the policy of the port is not known yet";
+        "policy_unknown", "the control plane has not sent the policy of this port yet; try again";
     /// It was HTTP when the connection began, and the control plane says now that it is bytes: a new connection goes right.
     ProtocolChanged: 503, Unavailable, Mesh, INFO, "",
-        "protocol_changed", "the destination is of another protocol now, connect again";
+        "protocol_changed", "the protocol of the destination has changed; open a new connection";
     /// The machine has no socket, port or file descriptor left for us.
     SocketUnavailable: 503, Unavailable, Us, ERROR, "",
-        "socket_unavailable", "the proxy has no socket left";
+        "socket_unavailable", "the proxy has no free socket, port or file descriptor; check its limit of open files";
     /// `streams_max` streams are open on the connection.
     StreamLimit: 503, Unavailable, Peer, INFO, "",
-        "stream_limit", "too many streams (streams_max)";
+        "stream_limit", "too many streams on the connection; the limit is LENO_PROXY_STREAMS_MAX";
     /// Mutual TLS failed, ours or theirs; the reason is kept beside it.
     TlsRefused: 502, Unavailable, Mesh, WARN, "",
-        "tls_refused", "mutual TLS was refused";
+        "tls_refused", "the mutual TLS handshake failed; the proxy's log has the reason";
     /// The server switched protocols unasked, or answered an upgrade with nonsense.
     UpgradeRefused: 502, Internal, App, WARN, "",
-        "upgrade_refused", "the upgrade is not possible";
+        "upgrade_refused", "the server's answer to the upgrade is not valid";
     /// The server closed before it had answered.
     UpstreamClosed: 502, Unavailable, App, WARN, "",
-        "upstream_closed", "the server closed the connection";
+        "upstream_closed", "the server closed the connection before it answered";
     /// The server did not accept in `connect_max`.
     UpstreamConnectTimeout: 504, Unavailable, App, WARN, "ETIMEDOUT",
-        "upstream_connect_timeout", "the server did not accept the connection in time (connect_max)";
+        "upstream_connect_timeout", "the server did not accept the connection within LENO_PROXY_CONNECT_MILLISECONDS";
     /// Nothing listens there.
     UpstreamRefused: 502, Unavailable, App, WARN, "ECONNREFUSED",
-        "upstream_refused", "the server refused the connection";
+        "upstream_refused", "the server refused the connection; check that it listens on this address and port";
     /// The server reset the connection or the stream.
     UpstreamReset: 502, Unavailable, App, WARN, "ECONNRESET",
         "upstream_reset", "the server reset the connection";
     /// There is no way there.
     UpstreamUnreachable: 502, Unavailable, Mesh, WARN, "EHOSTUNREACH",
-        "upstream_unreachable", "the server cannot be reached";
+        "upstream_unreachable", "the server is unreachable; check the network and the address";
 }
 
 impl Ending {

@@ -177,13 +177,13 @@ impl Member<'_> {
             Ok(credentials) => {
                 self.status.holds(&credentials, received);
                 let renewal =
-                    self.renewal(received, "going on with the certificate from before the restart");
+                    self.renewal(received, "using the certificate from before the restart");
                 self.publish.send_replace(Some(credentials));
                 self.wait_until(renewal).await;
             }
             Err(error) => {
                 let reason = error.as_str();
-                tracing::warn!(%error, reason, "the certificate from before the restart is not used");
+                tracing::warn!(%error, reason, "the certificate from before the restart is not usable");
             }
         }
     }
@@ -241,7 +241,7 @@ impl Member<'_> {
                 tracing::warn!(
                     %error,
                     wait_seconds = wait.as_secs(),
-                    "the new trust anchors do not vouch for our certificate: they are used with the next one"
+                    "the new trust anchors do not include a root of the proxy's certificate; they take effect with the next certificate"
                 );
             }
         }
@@ -268,12 +268,12 @@ impl Member<'_> {
 fn report(error: &certify::CertifyError, expires: u64, now: u64) {
     let reason = error.as_str();
     if expires == 0 {
-        tracing::error!(%error, reason, "no certificate yet, so no traffic is accepted");
+        tracing::error!(%error, reason, "the proxy has no certificate yet and accepts no traffic");
     } else if now > expires {
         let expired_for_seconds = now - expires;
-        tracing::error!(%error, reason, expired_for_seconds, "certificate expired, so peers refuse us");
+        tracing::error!(%error, reason, expired_for_seconds, "the certificate has expired; peers reject this proxy");
     } else {
-        tracing::warn!(%error, reason, remaining_seconds = expires - now, "certificate not renewed");
+        tracing::warn!(%error, reason, remaining_seconds = expires - now, "the certificate could not be renewed");
     }
 }
 

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         }
         ["capture", verb @ ("print" | "apply" | "remove")] => capture(verb),
         _ => {
-            eprintln!("leno-proxy: not understood: {}\n{USAGE}", arguments.join(" "));
+            eprintln!("leno-proxy: unknown arguments: {}\n{USAGE}", arguments.join(" "));
             ExitCode::from(EXIT_CONFIGURATION)
         }
     }

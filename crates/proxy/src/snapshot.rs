@@ -45,10 +45,10 @@ pub enum SnapshotError {
     #[error("{0}: {1}")]
     File(&'static str, FileError),
     /// The file belongs to another pod.
-    #[error("{0}: it is the snapshot of {1}, and we are {2}")]
+    #[error("{0}: the snapshot belongs to {1}, and this proxy is {2}")]
     OtherOwner(&'static str, String, String),
     /// There is no credential in it.
-    #[error("{0}: it holds no credential")]
+    #[error("{0}: the snapshot has no credential")]
     NoCredential(&'static str),
 }
 
@@ -75,9 +75,9 @@ impl Store {
                 let (memory, swapped) =
                     (store.directory.is_memory(), store.directory.may_be_swapped());
                 let credential = if memory {
-                    "the last snapshot and the credential are kept for a restart"
+                    "the snapshot and the credential are stored for a restart"
                 } else {
-                    "the last snapshot is kept for a restart, and no credential: the directory is on a disk"
+                    "the snapshot is stored for a restart; the credential is not, because the directory is on a disk"
                 };
                 tracing::info!(path = %path.display(), memory, swapped, "{credential}");
                 Some(Arc::new(store))
@@ -111,13 +111,13 @@ impl Store {
                     tracing::warn!(
                         states,
                         age_seconds,
-                        "the last snapshot is older than a certificate lives; it is used where the control plane does not answer"
+                        "the snapshot is older than the lifetime of a certificate; it is used while the control plane does not answer"
                     );
                 } else {
                     tracing::info!(
                         states,
                         age_seconds,
-                        "the last snapshot is there, for what the control plane does not answer"
+                        "the snapshot was read; it is used while the control plane does not answer"
                     );
                 }
                 memory

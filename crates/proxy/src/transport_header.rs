@@ -64,7 +64,7 @@ pub fn encode(port: u16) -> Vec<u8> {
 pub fn decode(bytes: &[u8]) -> Decoded {
     let prefix = &PREFIX[..PREFIX.len().min(bytes.len())];
     if !bytes.starts_with(prefix) {
-        return Decoded::Malformed("it does not begin with the prefix");
+        return Decoded::Malformed("it does not start with the prefix");
     }
     let Some((length, rest)) = bytes[prefix.len()..].split_first_chunk::<4>() else {
         return Decoded::Incomplete;
@@ -141,7 +141,7 @@ mod tests {
         );
         assert_eq!(
             decode(b"GET / HTTP/1.1\r\n"),
-            Decoded::Malformed("it does not begin with the prefix")
+            Decoded::Malformed("it does not start with the prefix")
         );
     }
 }

@@ -499,7 +499,7 @@ impl Destination {
 /// A pod's addresses do not change while it lives.
 fn own_addresses() -> Vec<IpAddr> {
     capture::apply::own_addresses().unwrap_or_else(|error| {
-        tracing::warn!(%error, "our own addresses cannot be read: calls of the pod to itself will fail");
+        tracing::warn!(%error, "the addresses of the pod cannot be read: calls of the pod to itself will fail");
         Vec::new()
     })
 }

@@ -17,7 +17,7 @@ const HOST_IPS: &str = "LENO_HOST_IPS";
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The kernel says no.
-    #[error("the kernel refuses the rules: {error}{hint}")]
+    #[error("the kernel rejected the rules: {error}{hint}")]
     Refused {
         /// What it said.
         error: io::Error,
@@ -26,7 +26,7 @@ pub enum CaptureError {
     },
     /// They would be those of a whole node.
     #[error(
-        "{0} is the node's address and the pod's: with hostNetwork the rules would capture the traffic of the node, so none was installed"
+        "{0} is an address of the node and of the pod (hostNetwork): the rules would capture the node's traffic, so none were installed"
     )]
     Host(IpAddr),
 }

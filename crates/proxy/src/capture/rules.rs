@@ -61,7 +61,7 @@ impl PortRange {
         let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
         match (port(first), port(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(format!("{text:?}: a port or first-last")),
+            _ => Err(format!("{text:?} is not a port or FIRST-LAST")),
         }
     }
 

@@ -71,11 +71,11 @@ fn every_mistake_is_reported_at_once() {
         wrong,
         [
             r#"LENO_PROXY_IDENTITY: "web" is not a SPIFFE ID: it does not begin with spiffe://"#,
-            r#"LENO_PROXY_INBOUND_PORT: "0": a number from 1 to 65535"#,
-            r#"LENO_PROXY_SKIP_OUTBOUND_PORTS: "2000-1000": a port or first-last"#,
-            r#"LENO_PROXY_SKIP_SUBNETS: "10.0.0.0/33": an address or a CIDR"#,
-            r#"LENO_PROXY_LOG_FORMAT: log format "xml": plain or json"#,
-            r#"LENO_PROXY_STREAMS_MAX: "many": a number from 1 to 65536"#,
+            r#"LENO_PROXY_INBOUND_PORT: "0" is not a number from 1 to 65535"#,
+            r#"LENO_PROXY_SKIP_OUTBOUND_PORTS: "2000-1000" is not a port or FIRST-LAST"#,
+            r#"LENO_PROXY_SKIP_SUBNETS: "10.0.0.0/33" is not an IP address or a CIDR"#,
+            r#"LENO_PROXY_LOG_FORMAT: log format "xml": format of log lines: plain or json"#,
+            r#"LENO_PROXY_STREAMS_MAX: "many" is not a number from 1 to 65536"#,
             "LENO_PROXY_CONECTIONS_MAX is not a variable of leno-proxy (see --help)",
         ]
     );
@@ -119,7 +119,12 @@ fn capture_needs_no_identity_and_still_refuses_mistakes() {
 #[test]
 fn ports_must_differ() {
     let wrong = Config::parse(&with(&[("ADMIN_PORT", "4143")])).unwrap_err();
-    assert_eq!(wrong, ["INBOUND_PORT, OUTBOUND_PORT and ADMIN_PORT must differ"]);
+    assert_eq!(
+        wrong,
+        [
+            "LENO_PROXY_INBOUND_PORT, LENO_PROXY_OUTBOUND_PORT and LENO_PROXY_ADMIN_PORT must be different"
+        ]
+    );
 }
 
 #[test]

@@ -92,7 +92,12 @@ fn note<K: Topic>(key: &K::Key, ending: Ending, desk: &mut Desk<K::State>, share
         Ending::Refused(status) => {
             shared.status.refusals.fetch_add(1, Relaxed);
             let (code, message) = (status.code(), Arc::<str>::from(status.message()));
-            tracing::debug!(awaited, ?code, message = &*message, "the control plane refuses");
+            tracing::debug!(
+                awaited,
+                ?code,
+                message = &*message,
+                "the control plane rejected a request"
+            );
             desk.refuse(Unavailable::Refused { awaited, code, message });
         }
     }
@@ -106,7 +111,8 @@ async fn follow<K: Topic, C: ControlChannel>(
     shared: &Arc<Shared>,
 ) -> Option<Ending> {
     let first_by = Instant::now() + shared.settings.discovery_first_message_max;
-    let silent = || Ending::Failed("a stream stayed silent (discovery_first_message_max)".into());
+    let silent =
+        || Ending::Failed("a stream of the control plane sent no first message in time".into());
     let mut stream = tokio::select! {
         () = desk.attend(false) => return None,
         () = sleep_until(first_by) => return Some(silent()),
@@ -142,7 +148,7 @@ async fn follow<K: Topic, C: ControlChannel>(
                     tracing::info!(
                         awaited = K::awaited(key),
                         what,
-                        "asked for and not carried out"
+                        "a route has a part that this proxy does not support; it has no effect"
                     );
                 }
                 desk.publish(read.state);
@@ -159,13 +165,18 @@ fn report<K: Topic>(key: &K::Key, refused: &[String], shared: &Shared) {
     let Some(first) = refused.first() else { return };
     K::refused(&shared.status).fetch_add(refused.len() as u64, Relaxed);
     let (awaited, count) = (K::awaited(key), refused.len());
-    tracing::warn!(awaited, count, first, "left out of what the control plane said");
+    tracing::warn!(
+        awaited,
+        count,
+        first,
+        "parts of an answer of the control plane are not valid and were skipped"
+    );
 }
 
 fn malformed<K: Topic>(key: &K::Key, error: WireError, desk: &mut Desk<K::State>, shared: &Shared) {
     shared.status.malformed.fetch_add(1, Relaxed);
     let awaited = K::awaited(key);
-    tracing::warn!(awaited, %error, "a message of the control plane cannot be used; what it said before stays");
+    tracing::warn!(awaited, %error, "a message of the control plane is not valid; the previous configuration stays in use");
     desk.refuse(Unavailable::Malformed { awaited, error });
 }
 

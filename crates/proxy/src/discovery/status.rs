@@ -158,7 +158,7 @@ impl Status {
         if self.reachable_since.swap(0, Relaxed) != 0 {
             tracing::warn!(
                 failure,
-                "the control plane does not answer; what it last said stays in force"
+                "the control plane does not answer; the last configuration stays in use"
             );
         }
     }

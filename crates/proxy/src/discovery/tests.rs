@@ -159,8 +159,7 @@ async fn a_silent_control_plane_is_waited_for_within_the_limit() {
     let error = bench.handle.endpoints(&WEB.into()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the control plane has said nothing about the endpoints of web.default.svc.cluster.local:80 \
-         within 20 ms (discovery_wait_max)"
+        "the control plane did not answer about the endpoints of web.default.svc.cluster.local:80 within 20 ms (LENO_PROXY_DISCOVERY_WAIT_MILLISECONDS)"
     );
     assert_eq!(bench.handle.status().timeouts.load(Relaxed), 1);
 }
@@ -273,7 +272,7 @@ async fn garbage_keeps_the_last_good_state() {
     let error = bench.handle.outbound(other).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the control plane's answer about the outbound policy of 10.96.0.2:80 cannot be used: \
+        "the control plane's answer about the outbound policy of 10.96.0.2:80 is not valid: \
          protocol.kind is missing"
     );
 }

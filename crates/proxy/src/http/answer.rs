@@ -97,7 +97,7 @@ mod tests {
         unreachable.write(Version::Http11, true, &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "HTTP/1.1 502 Bad Gateway\r\nl5d-proxy-error: the server refused the connection\r\n\
+            "HTTP/1.1 502 Bad Gateway\r\nl5d-proxy-error: the server refused the connection; check that it listens on this address and port\r\n\
              leno-application: unreachable\r\ncontent-length: 0\r\n\r\n"
         );
     }

@@ -61,7 +61,11 @@ impl Bundle {
                 let reason = error.as_str();
                 let error = error.to_string();
                 if self.told.as_ref() != Some(&error) {
-                    tracing::error!(error, reason, "the trust anchors in use stay");
+                    tracing::error!(
+                        error,
+                        reason,
+                        "the new trust anchors were rejected; the previous ones stay in use"
+                    );
                     self.told = Some(error);
                 }
                 Ok(good.clone())

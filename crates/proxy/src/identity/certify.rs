@@ -42,19 +42,19 @@ pub enum CertifyError {
     #[error("HTTP/2 with the control plane failed: {0}")]
     Http(#[from] tonic::transport::Error),
     /// The control plane's refusal.
-    #[error("the control plane refused ({:?}): {}", .0.code(), .0.message())]
+    #[error("the control plane rejected the request ({:?}): {}", .0.code(), .0.message())]
     Refused(Box<tonic::Status>),
     /// No answer in time.
-    #[error("the control plane has not answered within {ANSWER_WAIT_MAX:?}")]
+    #[error("the control plane did not answer within {ANSWER_WAIT_MAX:?}")]
     Timeout,
     /// The key cannot be made, or the answer is not a credential.
-    #[error("the certificate is of no use: {0}")]
+    #[error("the certificate is not usable: {0}")]
     Credential(#[from] CredentialError),
     /// The certificate is somebody else's.
-    #[error("the control plane has certified {0}, but we are {1}")]
+    #[error("the control plane issued a certificate for {0}, but this workload is {1}")]
     OtherIdentity(SpiffeId, SpiffeId),
     /// Peers that know us by our DNS-like name would refuse us.
-    #[error("the control plane has left our DNS-like name out of the certificate")]
+    #[error("the certificate does not contain the workload's DNS name")]
     NoDnsName,
 }
 

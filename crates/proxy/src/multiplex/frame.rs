@@ -106,7 +106,7 @@ pub fn decode(bytes: &[u8]) -> Decoded<'_> {
         DATA => (1..=PAYLOAD_BYTES_MAX).contains(&length),
         END | RESET | LEAVING => length == 0,
         WINDOW => length == 4,
-        _ => return Decoded::Malformed("a frame of no known kind"),
+        _ => return Decoded::Malformed("a frame of an unknown kind"),
     };
     if !length_fits {
         return Decoded::Malformed("the length of a frame is not one of its kind");

@@ -106,7 +106,7 @@ impl Directory {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => {
-                return Err(DirectoryError::NotOurs(path, "it is a link"));
+                return Err(DirectoryError::NotOurs(path, "it is a symbolic link"));
             }
             Err(error) => return Err(failed(error)),
         };
@@ -123,13 +123,13 @@ impl Directory {
 fn check(file: &File, bytes_max: u64) -> io::Result<Option<&'static str>> {
     let found = file.metadata()?;
     Ok(if !found.is_file() {
-        Some("it is no plain file")
+        Some("it is not a regular file")
     } else if found.uid() != geteuid().as_raw() {
         Some("it belongs to another user")
     } else if found.mode() & 0o077 != 0 {
-        Some("others than its owner may touch it")
+        Some("users other than its owner have access to it")
     } else if found.len() > bytes_max {
-        Some("it is larger than a snapshot may be")
+        Some("it is larger than the limit of a snapshot")
     } else {
         None
     })
@@ -195,17 +195,17 @@ mod tests {
             assert_eq!(shown, format!("{}: {expected}", at(name).display()));
         };
         directory.write("large", b"12345").unwrap();
-        check("large", "it is larger than a snapshot may be");
+        check("large", "it is larger than the limit of a snapshot");
         directory.write("open", b"1").unwrap();
         fs::set_permissions(at("open"), fs::Permissions::from_mode(0o640)).unwrap();
-        check("open", "others than its owner may touch it");
+        check("open", "users other than its owner have access to it");
         directory.write("plain", b"1").unwrap();
         symlink(at("plain"), at("link")).unwrap();
-        check("link", "it is a link");
+        check("link", "it is a symbolic link");
         fs::create_dir(at("folder")).unwrap();
-        check("folder", "it is no plain file");
+        check("folder", "it is not a regular file");
         nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
-        check("pipe", "it is no plain file");
+        check("pipe", "it is not a regular file");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl FromStr for Format {
         match text {
             "apache" => Ok(Self::Apache),
             "json" => Ok(Self::Json),
-            _ => Err(format!("access log {text:?}: off, json or apache")),
+            _ => Err(format!("access log {text:?} is not one of off, json, apache")),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Worker {
         match self.asked(self.discovery.outbound(target), again).await {
             Ok(receiver) => Ok(Rc::new(Destination::new(receiver, target, None))),
             Err(error) if self.is_open_for(&error) => {
-                tracing::warn!(%target, %error, "fail: open, so it is called in plain text");
+                tracing::warn!(%target, %error, "the control plane does not answer and fail is open: the connection is forwarded in plain text");
                 let policy = fixed(outbound(target, self.limits.detect_max));
                 let until = Instant::now() + HOLDS_FOR;
                 Ok(Rc::new(Destination::new(policy, target, Some(until))))
@@ -92,7 +92,7 @@ impl Worker {
         match self.asked(self.discovery.inbound(port), again).await {
             Ok(receiver) => Ok(Rc::new(Port::new(receiver, port, None))),
             Err(error) if self.is_open_for(&error) => {
-                tracing::warn!(port, %error, "fail: open, so everybody is let in");
+                tracing::warn!(port, %error, "the control plane does not answer and fail is open: every client is admitted");
                 let policy = fixed(inbound(self.limits.detect_max));
                 let until = Instant::now() + HOLDS_FOR;
                 Ok(Rc::new(Port::new(policy, port, Some(until))))
