@@ -79,7 +79,7 @@ fn is_for_all(path: &str) -> bool {
     matches!(path, "/ready" | "/live" | "/metrics")
 }
 
-const FROM_INSIDE: &str = "from other addresses: /ready /live /metrics; the rest by `leno diagnostics` or `kubectl port-forward`\n";
+const FROM_INSIDE: &str = "other addresses get only /ready, /live and /metrics; for the rest use `leno diagnostics` or `kubectl port-forward`\n";
 
 struct Page {
     status: &'static str,
@@ -97,11 +97,11 @@ impl Pages {
     /// What is missing to be ready.
     fn lacks(&self, version: u64) -> Option<String> {
         if version == 0 {
-            return Some("the sources are not read yet".to_owned());
+            return Some("the sources have not been read yet".to_owned());
         }
         if self.expiries.borrow().is_empty() {
             let why = self.metrics.issuer.reason().unwrap_or("not heard of it");
-            return Some(format!("there is no issuer yet: {why}"));
+            return Some(format!("there is no usable issuer: {why}"));
         }
         (self.webhook && !self.metrics.injector.is_serving())
             .then(|| "the webhook has no certificate yet".to_owned())
@@ -140,7 +140,7 @@ impl Pages {
 fn diagnostics_page(world: &World, path: &str, query: &str) -> Page {
     match diagnostics::answer(world, path, query) {
         Some(_) if world.version == 0 => {
-            Page::text("503 Service Unavailable", "the sources are not read yet\n")
+            Page::text("503 Service Unavailable", "the sources have not been read yet\n")
         }
         Some(Ok(value)) => {
             let body = format!("{value}\n");

@@ -126,7 +126,7 @@ async fn serve(args: &Run) -> Result<()> {
     // Streams end by themselves; a peer that does not read its last message is not waited for longer.
     match timeout(DRAIN_MAX, serving).await {
         Ok(outcome) => outcome??,
-        Err(_) => warn!("stopped with connections open"),
+        Err(_) => warn!("stopped while connections were still open"),
     }
     step_down(client.is_some(), &drain).await;
     info!("stopped");
@@ -168,7 +168,7 @@ fn source(
     let following = file::run(args.source.clone(), inventories);
     tasks::spawn_owned("source", async move {
         if let Err(error) = following.await {
-            error!(%error, "the sources are not watched");
+            error!(%error, "the sources cannot be watched");
         }
     })
 }
@@ -193,7 +193,7 @@ async fn inject(
 ) -> Result<Vec<tasks::Owned>> {
     let Some(address) = args.webhook else { return Ok(Vec::new()) };
     let listener = listen(address).await?;
-    info!(webhook = %listener.local_addr()?, "asked about pods here");
+    info!(webhook = %listener.local_addr()?, "the webhook listens");
     Ok(cluster.webhook(listener, args.mesh(), seen, drain.clone()))
 }
 

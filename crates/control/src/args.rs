@@ -183,7 +183,7 @@ impl Run {
 /// A quantity of Kubernetes.
 fn quantity(text: &str) -> Result<String, String> {
     let read = value::millis(text).map(|_| text.to_owned());
-    read.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 16Mi"))
+    read.ok_or_else(|| format!("{text:?} is not a quantity such as 100m, 0.5 or 16Mi"))
 }
 
 /// Reads `30s`, `10m`, `24h`, `365d`, or a number of seconds.
@@ -200,7 +200,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     let number: u64 = number.parse().map_err(|_| format!("{text:?} is not a duration"))?;
     let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= u64::from(u32::MAX));
     match seconds {
-        Some(0) => Err("at least one second".to_owned()),
+        Some(0) => Err("the duration must be at least one second".to_owned()),
         Some(seconds) => Ok(Duration::from_secs(seconds)),
         None => Err(format!("{text:?} is too long")),
     }
@@ -250,6 +250,6 @@ mod tests {
         };
         assert_eq!((said.resources, said.words), (expected, Words::OursAlone));
         let wrong = mesh("--proxy-cpu-request=much").unwrap_err();
-        assert!(wrong.contains("\"much\" is no quantity such as 100m"), "{wrong}");
+        assert!(wrong.contains("\"much\" is not a quantity such as 100m"), "{wrong}");
     }
 }

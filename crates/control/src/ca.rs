@@ -50,13 +50,13 @@ impl std::fmt::Debug for Authority {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The token proves nothing.
-    #[error("the token is not accepted: {0}")]
+    #[error("the token was rejected: {0}")]
     Token(String),
     /// Nobody can say now whether the token is good.
-    #[error("the API server cannot be asked about the token now: {0}")]
+    #[error("the API server cannot review the token now: {0}")]
     Unavailable(String),
     /// The token is another workload's.
-    #[error("the token names {token}, so {asked:?} is not certified")]
+    #[error("the token is for {token}, so a certificate for {asked:?} is rejected")]
     Identity {
         /// Whom the token names.
         token: String,
@@ -64,7 +64,7 @@ pub enum Refused {
         asked: String,
     },
     /// The request cannot be read, or was not signed with its own key.
-    #[error("the certificate request is not accepted: {0}")]
+    #[error("the certificate request was rejected: {0}")]
     Request(String),
     /// The key is of a kind that is not certified.
     #[error("the certificate request's key is not ECDSA P-256, ECDSA P-384 or Ed25519")]

@@ -87,7 +87,7 @@ fn namespace(member: &SpiffeId) -> &str {
 }
 
 fn leaving() -> Status {
-    Status::unavailable("the control plane is stopping; ask again")
+    Status::unavailable("the control plane is stopping; try again")
 }
 
 struct Following<T, G, F> {

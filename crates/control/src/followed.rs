@@ -65,8 +65,10 @@ where
                 let delay = BACKOFF.delay(failures, random.unit());
                 // The first failure is an API server that restarts, as a rule.
                 match failures {
-                    0 => debug!(%kind, name, %error, "not followed for a moment"),
-                    _ => warn!(%kind, name, %error, "not followed; what was seen last holds"),
+                    0 => debug!(%kind, name, %error, "the watch of the object was interrupted"),
+                    _ => {
+                        warn!(%kind, name, %error, "the watch of the object failed; the last version stays in use")
+                    }
                 }
                 failures = failures.saturating_add(1);
                 tokio::time::sleep(delay).await;

@@ -94,7 +94,7 @@ impl Candidate {
         if leads.send_replace(false)
             && let Err(error) = timeout(WAIT_MAX, self.write(true)).await
         {
-            debug!("the lease is left to run out: {error:#}");
+            debug!("the lease could not be released and will expire: {error:#}");
         }
     }
 

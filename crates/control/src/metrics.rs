@@ -144,41 +144,46 @@ pub fn render(metrics: &Metrics, seen: &Seen) -> String {
     family(
         "control_connections",
         "gauge",
-        "Connections of proxies.",
+        "Open connections of proxies.",
         &one(gauge(&metrics.connections)),
     );
     family(
         "control_handshakes_failed_total",
         "counter",
-        "TLS handshakes that failed.",
+        "Failed TLS handshakes with proxies.",
         &one(count(&metrics.handshakes_failed)),
     );
     let streams = METHODS.iter().zip(&metrics.streams).map(|(m, g)| (by("method", m), gauge(g)));
-    family("control_streams", "gauge", "Streams that proxies watch.", &streams.collect::<Vec<_>>());
+    family(
+        "control_streams",
+        "gauge",
+        "Open streams of proxies, by method.",
+        &streams.collect::<Vec<_>>(),
+    );
     let sent = METHODS.iter().zip(&metrics.messages).map(|(m, c)| (by("method", m), count(c)));
     family(
         "control_messages_total",
         "counter",
-        "Messages sent on streams.",
+        "Messages sent on streams, by method.",
         &sent.collect::<Vec<_>>(),
     );
     family(
         "control_certificates_total",
         "counter",
-        "Certificates given to workloads.",
+        "Certificates issued to workloads.",
         &one(count(&metrics.certificates)),
     );
     let refused = REFUSALS.iter().zip(&metrics.refusals).map(|(r, c)| (by("reason", r), count(c)));
     family(
         "control_certificates_refused_total",
         "counter",
-        "Requests for a certificate that were refused.",
+        "Rejected certificate requests, by reason.",
         &refused.collect::<Vec<_>>(),
     );
     family(
         "control_authority_errors_total",
         "counter",
-        "Failures to load or renew root or issuer.",
+        "Failures to load or renew the root or the issuer.",
         &one(count(&metrics.authority_errors)),
     );
     for made in metrics.issuer.families().into_iter().chain(metrics.injector.families()) {
@@ -188,24 +193,24 @@ pub fn render(metrics: &Metrics, seen: &Seen) -> String {
     family(
         "control_certificate_expiry_timestamp_seconds",
         "gauge",
-        "When each certificate of the chain expires.",
+        "Expiry of each certificate of the chain, in seconds since 1970.",
         &expiries.collect::<Vec<_>>(),
     );
     family(
         "control_world_version",
         "gauge",
-        "Version of the world.",
+        "Number of the current state; it grows with each change.",
         &one(seen.version.to_string()),
     );
     family(
         "control_problems",
         "gauge",
-        "Problems in manifests; see /problems.",
+        "Objects with problems; /problems lists them.",
         &one(seen.problems.to_string()),
     );
     let objects = [("Pod", seen.pods), ("Service", seen.services)];
     let objects = objects.map(|(kind, count)| (by("kind", kind), count.to_string()));
-    family("control_objects", "gauge", "Objects in the world.", &objects);
+    family("control_objects", "gauge", "Objects in the current state, by kind.", &objects);
     for (name, kind, help, value) in process() {
         family(name, kind, help, &one(value));
     }
@@ -239,7 +244,7 @@ fn process() -> Vec<(&'static str, &'static str, &'static str, String)> {
         figures.push((
             "process_cpu_seconds_total",
             "counter",
-            "Processor time, user and system.",
+            "User and system CPU time in seconds.",
             format!("{:.2}", ticks / 100.0),
         ));
     }

@@ -97,7 +97,10 @@ impl Writer {
         }
         if let Some((key, error)) = failures.first() {
             let failures = failures.len();
-            warn!(failures, "the status of {key}, for one, is not written: {error:#}");
+            warn!(
+                failures,
+                "the status of {key} (and maybe others) could not be written: {error:#}"
+            );
         }
         self.teller.tell(&world.problems).await;
         failures.is_empty()

@@ -89,10 +89,10 @@ async fn a_namespace_that_is_newer_than_what_we_know_is_asked_for() {
     let says = |label| Fake { label: Some(label), silent: false };
     check(says("enabled"), json!({}), "patched").await;
     check(says("disabled"), json!({}), "as it is").await;
-    check(says("enable"), json!({}), "neither enabled nor disabled").await;
+    check(says("enable"), json!({}), "use enabled or disabled").await;
     let typo = json!({"config.leno.dev/opaque-portz": "25"});
     check(says("enabled"), typo, "did you mean config.leno.dev/opaque-ports").await;
     check(Fake { label: None, silent: false }, json!({}), "503: \"leno: Namespace shop: it does")
         .await;
-    check(Fake { label: None, silent: true }, json!({}), "did not say in time").await;
+    check(Fake { label: None, silent: true }, json!({}), "did not return it in time").await;
 }

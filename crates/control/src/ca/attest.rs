@@ -118,7 +118,7 @@ impl Tokens {
         }
         let Bound { namespace, pod, serviceaccount } = claims.bound;
         if claims.sub != format!("system:serviceaccount:{namespace}:{}", serviceaccount.name) {
-            return Err(wrong("its subject and what it is bound to differ"));
+            return Err(wrong("its subject does not match the pod that it is bound to"));
         }
         if pod.name.is_empty() {
             return Err(wrong("it is not bound to a pod"));
@@ -177,7 +177,7 @@ mod tests {
         check(&|_| (), NOW + 70, "it has expired");
         check(&|_| (), NOW - 11, "it is not valid yet");
         check(&|c| c.aud = vec!["https://kubernetes.default.svc".into()], NOW, "InvalidAudience");
-        check(&|c| c.aud.clear(), NOW, "not accepted");
+        check(&|c| c.aud.clear(), NOW, "rejected");
         check(&|c| c.sub = "system:serviceaccount:shop:admin".into(), NOW, "differ");
         check(&|c| c.bound.namespace = "kube-system".into(), NOW, "differ");
         check(&|c| c.bound.pod.name.clear(), NOW, "not bound to a pod");
@@ -197,8 +197,8 @@ mod tests {
         let (good, other) = (parts(&good), parts(&other));
         verdict(&tokens, &[&*good[0], &other[1], &good[2]].join("."), NOW, "InvalidSignature");
         let none = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0";
-        verdict(&tokens, &format!("{none}.{}.", good[1]), NOW, "not accepted");
-        verdict(&tokens, "", NOW, "not accepted");
+        verdict(&tokens, &format!("{none}.{}.", good[1]), NOW, "rejected");
+        verdict(&tokens, "", NOW, "rejected");
         verdict(&tokens, &"a".repeat(TOKEN_BYTES_MAX + 1), NOW, "too large");
     }
 }

@@ -171,16 +171,19 @@ async fn write_due(
         let patch = Patch::Apply(&map);
         let applying = api.patch(Mesh::TRUST_ANCHORS, &parameters, &patch);
         match timeout(API_WAIT_MAX, applying).await {
-            Ok(Ok(_)) => info!(namespace, "the trust anchors are there"),
+            Ok(Ok(_)) => info!(namespace, "the trust anchors were copied"),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 || ends(&status.message) => {
                 debug!(namespace, "it has ended meanwhile");
             }
             Ok(Err(error)) => {
-                warn!(namespace, %error, "the trust anchors are not there; its pods wait for them");
+                warn!(namespace, %error, "the trust anchors could not be copied; pods of this namespace wait for them");
                 written.failed += 1;
             }
             Err(_) => {
-                warn!(namespace, "the trust anchors are not there: the API server does not answer");
+                warn!(
+                    namespace,
+                    "the trust anchors could not be copied: the API server does not answer"
+                );
                 written.failed += 1;
                 break;
             }

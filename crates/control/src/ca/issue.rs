@@ -65,7 +65,7 @@ pub fn issue(
     }
     let csr = read(request.csr)?;
     if csr.params.subject_alt_names.is_empty() {
-        return Err(Refused::Request("it names nobody (no subject alternative name)".to_owned()));
+        return Err(Refused::Request("it has no subject alternative name".to_owned()));
     }
     for name in &csr.params.subject_alt_names {
         let named = match name {
@@ -154,7 +154,7 @@ pub(crate) fn moment(seconds: u64) -> Result<OffsetDateTime, Refused> {
     i64::try_from(seconds)
         .ok()
         .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
-        .ok_or_else(|| Refused::Signing(format!("{seconds} is not a moment")))
+        .ok_or_else(|| Refused::Signing(format!("{seconds} is not a valid time")))
 }
 
 /// A serial number is positive and not zero (RFC 5280 §4.1.2.2).

@@ -92,7 +92,7 @@ impl Keeper {
                     return Ok(authority);
                 }
                 Err(error) if matches!(self.origin, Origin::Directory { .. }) => return Err(error),
-                Err(error) => self.rejected(&error, "no certificates can be given yet"),
+                Err(error) => self.rejected(&error, "no certificates can be issued yet"),
             }
             self.changed().await;
         }
@@ -132,7 +132,10 @@ impl Keeper {
                     kept.authorities.borrow().clone()
                 }
                 Err(error) => {
-                    self.rejected(&error, "the issuer in use stays");
+                    self.rejected(
+                        &error,
+                        "the new issuer was rejected; the previous one continues to sign",
+                    );
                     current
                 }
             };
@@ -158,7 +161,8 @@ impl Keeper {
             match self.credentials(authority) {
                 // Connections that are open keep what they agreed on.
                 Ok(new) => drop(credentials.send_replace(new)),
-                Err(error) => self.rejected(&error, "our own certificate is not renewed"),
+                Err(error) => self
+                    .rejected(&error, "the control plane's own certificate could not be renewed"),
             }
         }
     }
@@ -292,13 +296,21 @@ impl IssuerSeen {
         let in_use = seen.loaded.is_some() && seen.rejected.is_none();
         let gauge = |name, help, samples| Family { name, kind: "gauge", help, samples };
         vec![
-            gauge("leno_issuer_certificate_info", "The issuer that signs.", loaded.collect()),
+            gauge(
+                "leno_issuer_certificate_info",
+                "Always 1, for the issuer that signs.",
+                loaded.collect(),
+            ),
             gauge(
                 "leno_issuer_secret_in_use",
-                "1 while the issuer in the Secret is the one that signs.",
+                "1 if the issuer in the Secret is the one that signs, otherwise 0.",
                 vec![(String::new(), u8::from(in_use).to_string())],
             ),
-            gauge("leno_issuer_rejected", "Why the issuer in the Secret is not used.", rejected),
+            gauge(
+                "leno_issuer_rejected",
+                "1 while the issuer in the Secret is not used, with the reason.",
+                rejected,
+            ),
         ]
     }
 }

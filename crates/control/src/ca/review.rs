@@ -59,7 +59,7 @@ impl Reviewer {
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = self.api.create(&PostParams::default(), &review).await;
         let answer = answer.map_err(|error| away(&said(&error)))?;
-        answer.status.ok_or_else(|| away(&"it answered without a status"))
+        answer.status.ok_or_else(|| away(&"its answer has no status"))
     }
 }
 
@@ -74,7 +74,7 @@ fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("it refused: {}", status.message),
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => {
-            "its answer is not understood".to_owned()
+            "the API server's answer is not valid".to_owned()
         }
         other => other.to_string(),
     }
@@ -121,7 +121,7 @@ pub fn attested(status: &TokenReviewStatus) -> Result<Attested, Refused> {
     let Some((namespace, service_account)) = account.filter(|(namespace, account)| {
         !namespace.is_empty() && !account.is_empty() && !account.contains(':')
     }) else {
-        return Err(wrong("it is not a service account's".to_owned()));
+        return Err(wrong("it does not belong to a ServiceAccount".to_owned()));
     };
     let extra = |key: &str| {
         let values = user.and_then(|user| user.extra.as_ref()?.get(key));

@@ -117,7 +117,7 @@ impl State {
         let left = link.validity.not_after.saturating_sub(now);
         ensure!(
             left >= ISSUER_REMAINING_SECONDS_MIN,
-            "{}: the issuer expires in {left} seconds, at least {ISSUER_REMAINING_SECONDS_MIN} are needed",
+            "{}: the issuer expires in {left} seconds; at least {ISSUER_REMAINING_SECONDS_MIN} are required",
             from.certificate.display()
         );
         let authority = Authority::checked(link, rest.to_vec(), roots, anchors_pem, names, now)
@@ -149,7 +149,7 @@ impl State {
                 _ => self.sync()?,
             }
         }
-        bail!("{} comes and goes", self.show(file))
+        bail!("{} changes while it is read", self.show(file))
     }
 
     fn replace(&self, file: &str, mode: u32, text: &str) -> Result<()> {
@@ -238,7 +238,7 @@ impl Authority {
             anchors_pem,
         };
         let trial = authority.own_credential(names, now, Duration::from_secs(60));
-        trial.context("peers would refuse what this issuer signs")?;
+        trial.context("peers would reject certificates of this issuer")?;
         Ok(authority)
     }
 
@@ -269,7 +269,7 @@ impl Authority {
 pub fn random_serial() -> Result<[u8; 16]> {
     let mut serial = [0; 16];
     let filled = leno_tls::provider().secure_random.fill(&mut serial);
-    filled.map_err(|_| anyhow::anyhow!("the system has no randomness"))?;
+    filled.map_err(|_| anyhow::anyhow!("the system's random number generator failed"))?;
     Ok(positive(serial))
 }
 

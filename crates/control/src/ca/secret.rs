@@ -25,7 +25,9 @@ const KEY: &str = "tls.key";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// No Secret.
-    #[error("there is no Secret {ISSUER_SECRET}; `leno install` makes it, or bring one")]
+    #[error(
+        "there is no Secret {ISSUER_SECRET}; create it with `leno install`, or with cert-manager"
+    )]
     NoSecret,
     /// No ConfigMap, or nothing in it.
     #[error(
@@ -43,16 +45,16 @@ pub enum Rejected {
         why: String,
     },
     /// The key is that of another certificate.
-    #[error("{KEY} is not the key of {CERTIFICATE}")]
+    #[error("{KEY} does not match {CERTIFICATE}")]
     OtherKey,
     /// The issuer's life is over.
     #[error("the issuer's certificate expired {0} seconds ago")]
     Expired(u64),
     /// The issuer's life has not begun.
-    #[error("the issuer's certificate begins in {0} seconds; look at the clocks")]
+    #[error("the issuer's certificate becomes valid only in {0} seconds; check the clocks")]
     NotYetValid(u64),
     /// It may not sign.
-    #[error("{CERTIFICATE} is not the certificate of a CA")]
+    #[error("{CERTIFICATE} is not a CA certificate")]
     NotAuthority,
     /// No anchor has signed it.
     #[error(
@@ -61,7 +63,7 @@ pub enum Rejected {
     )]
     NotTrusted,
     /// Peers would refuse what it signs.
-    #[error("peers would refuse what this issuer signs: {0}")]
+    #[error("peers would reject certificates of this issuer: {0}")]
     Refused(String),
 }
 
@@ -120,11 +122,11 @@ pub fn authority(
     }
     serving::check_key(first.clone(), key.clone_key()).map_err(|error| match error {
         CredentialError::OtherKey => Rejected::OtherKey,
-        CredentialError::Key(_) => malformed(KEY, &"a key of a kind that is not used"),
+        CredentialError::Key(_) => malformed(KEY, &"a key of an unsupported kind"),
         other => malformed(CERTIFICATE, &other),
     })?;
     let key =
-        KeyPair::try_from(&key).map_err(|_| malformed(KEY, &"a key of a kind that is not used"))?;
+        KeyPair::try_from(&key).map_err(|_| malformed(KEY, &"a key of an unsupported kind"))?;
     let link = Link::new(first.clone(), key)
         .map_err(|error| malformed(CERTIFICATE, &format!("{error:#}")))?;
     if now > link.validity.not_after {

@@ -101,7 +101,7 @@ impl Identity for Certifier {
         let outcome = self.decide(request.get_ref()).await;
         self.metrics.certified(outcome.as_ref().err().map(Refused::reason));
         outcome.map(Response::new).map_err(|refused| {
-            warn!(asked = request.get_ref().identity, "not certified: {refused}");
+            warn!(asked = request.get_ref().identity, "certificate request rejected: {refused}");
             Status::from(&refused)
         })
     }

@@ -24,7 +24,7 @@ fn read(request: &Request<GetDestination>) -> Result<String, Status> {
     let path = &request.get_ref().path;
     // A name, a colon and a port.
     if path.is_empty() || path.len() > DNS_NAME_BYTES_MAX + 7 {
-        return Err(Status::invalid_argument("path: a name and a port are needed"));
+        return Err(Status::invalid_argument("path must be NAME:PORT"));
     }
     Ok(path.clone())
 }

@@ -30,7 +30,7 @@ fn policy(
 
 fn message(policy: &leno_model::route::OutboundPolicy) -> Result<OutboundPolicy, Status> {
     to_message(policy).map_err(|wrong| {
-        error!(parent = policy.parent.name(), "a policy cannot be written: {wrong}");
+        error!(parent = policy.parent.name(), "the policy cannot be encoded: {wrong}");
         Status::internal(wrong.to_string())
     })
 }

@@ -217,7 +217,7 @@ fn watch_folders(
     let new: Vec<_> = folders.difference(watched).cloned().collect();
     for folder in &new {
         if let Err(error) = watcher.watch(&folder.0, RecursiveMode::NonRecursive) {
-            warn!(folder = %folder.0.display(), %error, "not watched; changes are found by looking every {FILE_POLL_INTERVAL:?}");
+            warn!(folder = %folder.0.display(), %error, "cannot watch the directory; it is read again every {FILE_POLL_INTERVAL:?}");
         }
         watched.insert(folder.clone());
     }
@@ -234,7 +234,7 @@ fn publish(out: &watch::Sender<Arc<Inventory>>, inventory: Inventory, first: boo
             warn!("{problem}");
         }
         if inventory.problems.is_empty() && !last.problems.is_empty() {
-            info!("every manifest is good again");
+            info!("all manifests are valid again");
         }
         *last = Arc::new(inventory);
         true

@@ -92,7 +92,7 @@ fn publish(out: &watch::Sender<Arc<Inventory>>, inventory: Arc<Inventory>) {
         warn!("{problem}");
     }
     if now.problems.is_empty() && !last.problems.is_empty() {
-        info!("every object can be read again");
+        info!("all objects are valid again");
     }
 }
 

@@ -61,7 +61,10 @@ impl Layers {
             for object in &manifest.objects {
                 match objects.insert(&object.key, (*layer, object)) {
                     Some((before, earlier)) if before == *layer => {
-                        let message = format!("also at {}; the later one is used", earlier.origin);
+                        let message = format!(
+                            "the object is also in {}; the later one is used",
+                            earlier.origin
+                        );
                         inventory.problems.push(object.problem("metadata.name", message));
                     }
                     _ => {}

@@ -51,7 +51,7 @@ impl Teller {
             match timeout(API_WAIT_MAX, api.create(&parameters, &event)).await {
                 Ok(Ok(_)) => drop(self.told.insert(key(problem))),
                 Ok(Err(kube::Error::Api(refused))) if (400..500).contains(&refused.code) => {
-                    debug!("no event: {refused}");
+                    debug!("the Event could not be written: {refused}");
                     self.told.insert(key(problem));
                 }
                 _ => return,

@@ -86,7 +86,7 @@ impl Admission {
         };
         timeout(NAMESPACE_WAIT_MAX, ask)
             .await
-            .unwrap_or_else(|_| Err("the API server did not say in time what is on it".to_owned()))
+            .unwrap_or_else(|_| Err("the API server did not return it in time".to_owned()))
     }
 
     fn told(&self, namespace: &str, answer: &Answer) {

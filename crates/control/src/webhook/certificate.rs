@@ -195,7 +195,7 @@ mod tests {
         check(&secret, NAME, NOW, &format!("good until {}", 90 * DAY));
         check(&secret, NAME, NOW + 90 * DAY, "good until");
         check(&secret, NAME, NOW + 90 * DAY + 1, "expired");
-        check(&secret, "leno-injector.other.svc", NOW, "would be refused");
+        check(&secret, "leno-injector.other.svc", NOW, "would reject");
         let renewal = read(&secret, NAME, NOW).unwrap().renewal_at;
         assert!(renewal.abs_diff(NOW + 60 * DAY) < 120, "{renewal}");
         let with = |change: &dyn Fn(&mut Secret)| {
@@ -208,8 +208,8 @@ mod tests {
             secret.data.as_mut().unwrap().insert(key.to_owned(), bytes);
         };
         let other = Made::new(NAME, NOW).unwrap();
-        check(&with(&|s| put(s, "tls.key", &other.key)), NAME, NOW, "for another key");
-        check(&with(&|s| put(s, "ca.crt", &other.authority)), NAME, NOW, "does not chain");
+        check(&with(&|s| put(s, "tls.key", &other.key)), NAME, NOW, "does not match");
+        check(&with(&|s| put(s, "ca.crt", &other.authority)), NAME, NOW, "does not lead");
         check(&with(&|s| put(s, "tls.key", "x")), NAME, NOW, "tls.key: there is no private key");
         check(&with(&|s| put(s, "tls.crt", "x")), NAME, NOW, "tls.crt: no certificate");
         check(&with(&|s| put(s, "ca.crt", "")), NAME, NOW, "ca.crt: no certificate");

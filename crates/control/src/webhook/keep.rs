@@ -150,12 +150,12 @@ impl Keeper {
         match &read {
             Ok(read) if is_new => {
                 let not_after = read.serving.validity().not_after;
-                info!(not_after, "the webhook serves with the certificate of its Secret");
+                info!(not_after, "the webhook uses the certificate of its Secret");
                 self.metrics.injector.serves(not_after);
                 serving.send_replace(Some(read.serving.clone()));
             }
             Err(why) if secret.is_some() => {
-                error!("Secret {} cannot be served: {why}", certificate::SECRET);
+                error!("Secret {} is not usable: {why}", certificate::SECRET);
             }
             _ => {}
         }
@@ -206,7 +206,9 @@ impl Keeper {
                 let made = Made::new(&name, now)?;
                 let before = self.read.as_ref().and_then(|last| last.read.as_ref().ok());
                 let bundle = made.bundle(before.map_or("", |read| &read.bundle), now);
-                info!("the webhook's certificate is due; its next CA is announced");
+                info!(
+                    "the webhook's certificate is due for renewal; the next CA was added to caBundle"
+                );
                 self.prepared = Some(Prepared { made, bundle, trusted_since: None });
             }
             Duty::Trusted => {
@@ -223,7 +225,7 @@ impl Keeper {
                 info!(
                     version = applied.metadata.resource_version,
                     annotated_namespaces = annotated.len(),
-                    "the webhook configuration is written"
+                    "the webhook configuration was updated"
                 );
                 self.heard(|looks| looks.configurations.changed()).await;
             }
@@ -247,7 +249,7 @@ impl Keeper {
         let applying = api.patch(certificate::SECRET, &parameters, &patch);
         let applied = timeout(API_WAIT_MAX, applying).await.context("the API server")?;
         applied.with_context(|| format!("Secret {}", certificate::SECRET))?;
-        info!("a new certificate for the webhook is in Secret {}", certificate::SECRET);
+        info!("a new certificate for the webhook was written to Secret {}", certificate::SECRET);
         self.heard(|looks| looks.secrets.changed()).await;
         Ok(())
     }

@@ -65,19 +65,19 @@ impl InjectorSeen {
             Family {
                 name: "leno_injector_admissions_total",
                 kind: "counter",
-                help: "Pods that were asked about, by what became of them.",
+                help: "Pods that the webhook answered, by outcome.",
                 samples: admissions.collect(),
             },
             Family {
                 name: "leno_injector_handshakes_failed_total",
                 kind: "counter",
-                help: "TLS handshakes with the webhook that failed.",
+                help: "Failed TLS handshakes with the webhook.",
                 samples: one(self.handshakes_failed.load(Ordering::Relaxed).to_string()),
             },
             Family {
                 name: "leno_injector_certificate_expiry_timestamp_seconds",
                 kind: "gauge",
-                help: "When the webhook's certificate expires.",
+                help: "Expiry of the webhook's certificate, in seconds since 1970.",
                 samples: one(expiry.to_string()),
             },
         ];
@@ -86,7 +86,7 @@ impl InjectorSeen {
             families.push(Family {
                 name: "leno_injector_ca_bundle_current",
                 kind: "gauge",
-                help: "1 while the webhook configuration trusts the certificate; of the leader.",
+                help: "1 if the webhook configuration trusts the certificate, otherwise 0; only on the leader.",
                 samples: one(current.to_string()),
             });
         }

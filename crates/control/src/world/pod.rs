@@ -83,18 +83,16 @@ impl Pod {
         if own.meshed && names.proxies_are_containers && seen.is_none() {
             problems.push(pod.problem(
                 format!("metadata.annotations[{MESHED}]"),
-                "says that there is a proxy, and no container is one: it gets plain text",
+                "the annotation claims a proxy, but no container is one; the pod gets plain text",
             ));
         }
         // A container cannot be taken out of a pod, as an annotation can.
         let meshed = believed || seen.is_some();
         if meshed && identity.is_none() {
-            problems.push(
-                pod.problem(
-                    "spec.serviceAccountName",
-                    "without identity it gets no meshed traffic",
-                ),
-            );
+            problems.push(pod.problem(
+                "spec.serviceAccountName",
+                "the pod has no identity, so it gets no meshed traffic",
+            ));
         }
         Self {
             id: WorkloadId { namespace: pod.key.namespace.clone(), pod: pod.key.name.clone() },

@@ -104,7 +104,7 @@ const NO_MATCHING_PARENT: &str = "NoMatchingParent";
 const TOO_MANY_ROUTES: &str = "TooManyRoutes";
 /// They travel to the proxies, of which some keep them.
 const TIMEOUTS_LEFT_OUT: &str =
-    "Leno's own proxies do not keep timeouts yet; the rule is served without";
+    "Leno's proxies do not enforce timeouts yet; the rule is served without them";
 
 macro_rules! parents {
     ($spec:expr) => {
@@ -369,12 +369,12 @@ impl<T> Compiler<'_, T> {
         if rules.len() > RULES_MAX {
             self.report(
                 "spec.rules",
-                format!("{} rules; the first {RULES_MAX} are used", rules.len()),
+                format!("the route has {} rules; only the first {RULES_MAX} are used", rules.len()),
             );
             rules.truncate(RULES_MAX);
         }
         if rules.is_empty() {
-            self.report("spec.rules", "there is none; the route is not used");
+            self.report("spec.rules", "the route has no rules and is not used");
             self.unsupported();
         }
         let compiled = rules
@@ -408,7 +408,7 @@ impl<T> Compiler<'_, T> {
         if !parent.is_service() {
             let kind = parent.kind.unwrap_or("Gateway");
             let message = format!(
-                "a route on a {kind} is not used by the mesh, only on a Service (group \"\", kind Service)"
+                "the mesh ignores a route on a {kind}; it uses only routes on a Service (group \"\", kind Service)"
             );
             let problem = self.route.problem(field, message);
             self.problems.push(Problem { elsewhere: true, ..problem });
@@ -426,7 +426,7 @@ impl<T> Compiler<'_, T> {
             self.report(
                 field,
                 format!(
-                    "Service {}/{} is headless: its clients go to addresses of pods, which routes are not asked for",
+                    "Service {}/{} is headless: its clients connect to pod addresses, to which routes do not apply",
                     key.0, key.1
                 ),
             );

@@ -64,7 +64,8 @@ impl Service {
             return None;
         };
         if spec.type_.as_deref() == Some("ExternalName") {
-            let problem = service.problem("spec.type", "ExternalName is not used by the mesh");
+            let problem =
+                service.problem("spec.type", "the mesh ignores Services of type ExternalName");
             // A cluster's name server follows it, and what it names may well be in the mesh.
             problems.push(Problem { elsewhere: true, ..problem });
             return None;
@@ -92,11 +93,12 @@ impl Service {
                 target: port.target_port.clone(),
             };
             if ports.insert(at, port).is_some() {
-                problems.push(service.problem(field("port"), format!("{at} is there twice")));
+                problems.push(service.problem(field("port"), format!("{at} appears twice")));
             }
         }
         if spec.session_affinity.as_deref() == Some("ClientIP") {
-            let message = "ClientIP is not kept: each request is balanced for itself";
+            let message =
+                "sessionAffinity ClientIP has no effect: each request is balanced on its own";
             problems.push(service.problem("spec.sessionAffinity", message));
         }
         Some(Self {
@@ -242,7 +244,7 @@ impl Reading<'_> {
         if count > ENDPOINTS_MAX * service.ports.len().max(1) {
             problems.push(sourced.problem(
                 "",
-                format!("more than {ENDPOINTS_MAX} endpoints; the rest gets no traffic"),
+                format!("the Service has more than {ENDPOINTS_MAX} endpoints; further ones get no traffic"),
             ));
         }
         let (mut named, mut addressed) = (Vec::new(), Vec::new());

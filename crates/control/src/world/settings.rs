@@ -64,7 +64,7 @@ impl Ports {
             match part {
                 Ok(PortPart::Numbers(first, last)) => ports.ranges.push((first, last)),
                 Ok(PortPart::Named(name)) => ports.names.push(name.into()),
-                Err(why) => wrong.push(format!("{why}; it is left out")),
+                Err(why) => wrong.push(format!("{why}; it is ignored")),
             }
         }
         (ports, wrong)
@@ -112,7 +112,7 @@ impl Settings {
             let (field, text) = get(annotations, name)?;
             let (mut ports, mut wrong) = Ports::parse(text);
             let unknown = number_of.map(|number_of| ports.number(number_of)).unwrap_or_default();
-            let left_out = |name: &str| format!("{}; it is left out", value::no_such_port(name));
+            let left_out = |name: &str| format!("{}; it is ignored", value::no_such_port(name));
             wrong.extend(unknown.iter().map(|name| left_out(name)));
             problems.extend(wrong.into_iter().map(|message| object.problem(&field, message)));
             Some(ports)
@@ -121,7 +121,10 @@ impl Settings {
         let policy = get(annotations, "default-inbound-policy").map(|(field, text)| {
             value::policy(text).unwrap_or_else(|message| {
                 // An operator who meant to close must not find it open.
-                problems.push(object.problem(field, format!("{message}; until then deny holds")));
+                problems.push(object.problem(
+                    field,
+                    format!("{message}; until it is corrected, the policy is deny"),
+                ));
                 DefaultPolicy::Deny
             })
         });

@@ -105,7 +105,7 @@ async fn a_token_names_whom_the_api_server_says_or_nobody() {
     check(good("", json!(null)), "shop/web/web-1").await;
     check(good("/audiences", json!(["other", AUDIENCE])), "shop/web/web-1").await;
     check(good("/authenticated", json!(false)), "token: the token is not accepted").await;
-    check(json!({"error": "token has expired"}), "token: the token is not accepted: token has exp")
+    check(json!({"error": "token has expired"}), "token: the token was rejected: token has exp")
         .await;
     check(json!({}), "the API server does not know it").await;
     // An API server that knows nothing of audiences says none; one for another service is worth nothing.
@@ -114,12 +114,15 @@ async fn a_token_names_whom_the_api_server_says_or_nobody() {
     check(good("/audiences", json!(["https://kubernetes.default.svc"])), "its audience is not")
         .await;
     let name = "/user/username";
-    check(good(name, json!("admin")), "not a service account's").await;
-    check(good(name, json!("system:node:n1")), "not a service account's").await;
-    check(good(name, json!("system:serviceaccount:shop")), "not a service account's").await;
-    check(good(name, json!("system:serviceaccount::web")), "not a service account's").await;
-    check(good(name, json!("system:serviceaccount:a:b:c")), "not a service account's").await;
-    check(good("/user", json!(null)), "not a service account's").await;
+    check(good(name, json!("admin")), "does not belong to a ServiceAccount").await;
+    check(good(name, json!("system:node:n1")), "does not belong to a ServiceAccount").await;
+    check(good(name, json!("system:serviceaccount:shop")), "does not belong to a ServiceAccount")
+        .await;
+    check(good(name, json!("system:serviceaccount::web")), "does not belong to a ServiceAccount")
+        .await;
+    check(good(name, json!("system:serviceaccount:a:b:c")), "does not belong to a ServiceAccount")
+        .await;
+    check(good("/user", json!(null)), "does not belong to a ServiceAccount").await;
     // `kubectl create token` makes such ones.
     check(good("/user/extra", json!(null)), "not bound to a pod").await;
     check(good("/user/extra", json!({POD_UID: ["0f1e"]})), "pod-name is missing").await;
@@ -142,10 +145,10 @@ async fn who_cannot_be_asked_leaves_room_for_another_try() {
         "reason": "Forbidden", "message": "tokenreviews is forbidden"});
     check(StatusCode::FORBIDDEN, &forbidden.to_string(), "it refused: tokenreviews is forb").await;
     check(StatusCode::INTERNAL_SERVER_ERROR, "oops", "").await;
-    check(StatusCode::CREATED, "aGVhZA.cGF5bG9hZA.c2lnbg", "not understood").await;
+    check(StatusCode::CREATED, "aGVhZA.cGF5bG9hZA.c2lnbg", "is not valid").await;
     let without = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "metadata": {}, "spec": {}});
-    check(StatusCode::CREATED, &without.to_string(), "without a status").await;
+    check(StatusCode::CREATED, &without.to_string(), "has no status").await;
 }
 
 #[tokio::test]

@@ -87,23 +87,26 @@ impl Figures {
                         writeln!(out, "{name}{{kind=\"{of}\"}} {}", figure(figures).load(Relaxed));
                 }
             };
-        by_kind("control_source_objects", "gauge", "Objects known from the API server.", |k| {
+        by_kind("control_source_objects", "gauge", "Objects from the API server, by kind.", |k| {
             &k.objects
         });
-        by_kind("control_source_watch_restarts_total", "counter", "Watches taken up again.", |k| {
-            &k.restarts
-        });
+        by_kind(
+            "control_source_watch_restarts_total",
+            "counter",
+            "Restarted watches, by kind.",
+            |k| &k.restarts,
+        );
         by_kind("control_source_lists_total", "counter", "Complete lists.", |k| &k.lists);
         by_kind(
             "control_source_failures_total",
             "counter",
-            "Lists and watches that failed.",
+            "Failed lists and watches, by kind.",
             |k| &k.failures,
         );
         by_kind(
             "control_source_heard_timestamp_seconds",
             "gauge",
-            "When the API server last said something of the kind.",
+            "Time of the last answer of the API server, by kind, in seconds since 1970.",
             |k| &k.heard_seconds,
         );
         let mut one = |name: &str, kind: &str, help: &str, value: String| {
@@ -112,25 +115,25 @@ impl Figures {
         one(
             "control_leader",
             "gauge",
-            "Whether this replica is the one that writes.",
+            "1 if this replica is the leader, otherwise 0.",
             u8::from(self.leads.load(Relaxed)).to_string(),
         );
         one(
             "control_source_inventories_total",
             "counter",
-            "Inventories that were different from the one before.",
+            "Published inventories that differ from the one before.",
             self.published.load(Relaxed).to_string(),
         );
         one(
             "control_source_lag_seconds",
             "gauge",
-            "From the first event of the last inventory until it was handed on.",
+            "Time from the first event of the last inventory until it was published.",
             format!("{:.6}", self.lag_microseconds.load(Relaxed) as f64 / 1e6),
         );
         one(
             "control_source_last_good_timestamp_seconds",
             "gauge",
-            "When the last inventory was handed on.",
+            "Time when the last inventory was published, in seconds since 1970.",
             self.published_seconds.load(Relaxed).to_string(),
         );
     }

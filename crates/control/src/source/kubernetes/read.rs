@@ -44,7 +44,7 @@ fn which(kind: &'static str, text: &str) -> Result<(Key, Origin), String> {
     let header: Header<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let Metadata { name, namespace, resource_version } = header.metadata;
     if name.is_empty() {
-        return Err("an object without name".to_owned());
+        return Err("an object without a name".to_owned());
     }
     let (namespace, name): (Arc<str>, Arc<str>) = (namespace.into(), name.into());
     let version = resource_version.into();

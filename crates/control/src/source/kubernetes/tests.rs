@@ -186,7 +186,7 @@ fn lines_of_a_watch() {
     check("BOOKMARK", r#"{"kind":"Pod","metadata":{"resourceVersion":"9"}}"#, "bookmark 9");
     check("ERROR", r#"{"code":410,"message":"too old"}"#, "error 410 too old");
     check("ERROR", "{}", "error 0");
-    check("ADDED", r#"{"metadata":{}}"#, "wrong: an object without name");
+    check("ADDED", r#"{"metadata":{}}"#, "wrong: an object without a name");
     check("ADDED", "[]", "wrong: ");
     check("SOMETHING", &pod("a", 7, json!({})), "wrong: an event of type SOMETHING");
     assert!(line("Pod", b"{").is_err());

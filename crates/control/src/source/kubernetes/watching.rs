@@ -39,7 +39,7 @@ const FAILURES_SAID_EVERY: u32 = 60;
 pub(super) enum Stopped {
     #[error("the API server does not serve the kind")]
     Absent,
-    #[error("the API server forgot the version")]
+    #[error("the version of the watch has expired")]
     Forgotten,
     #[error("{0}")]
     Failed(String),
@@ -108,7 +108,7 @@ impl Watching {
                     if failures % FAILURES_SAID_EVERY == 0 {
                         warn!(
                             kind = self.kind,
-                            "the API server cannot be followed, what is known stays: {why}"
+                            "the watch failed; the last known objects stay in use: {why}"
                         );
                     }
                     sleep(BACKOFF.delay(failures, random.unit())).await;
@@ -150,7 +150,7 @@ impl Watching {
         if rounds == ABSENT_ANSWERS {
             info!(
                 kind = self.kind,
-                "not in this cluster; looked for every {KIND_ABSENT_INTERVAL:?}"
+                "the kind does not exist in this cluster; checked again every {KIND_ABSENT_INTERVAL:?}"
             );
         }
         let nothing = Event::Listed { kind: self.kind, objects: Vec::new() };
@@ -190,9 +190,9 @@ impl Watching {
             let Page { objects: more, nameless, version, next: following } =
                 page(self.kind, &whole).map_err(Stopped::Failed)?;
             self.figures.heard(self.kind, SystemTime::now());
-            nameless
-                .iter()
-                .for_each(|wrong| warn!(kind = self.kind, "left out of a list: {wrong}"));
+            nameless.iter().for_each(|wrong| {
+                warn!(kind = self.kind, "an object of a list was skipped: {wrong}")
+            });
             objects.extend(more);
             if following.is_empty() {
                 let listed = Event::Listed { kind: self.kind, objects };
@@ -227,7 +227,9 @@ impl Watching {
                 self.take(&line, version).await?;
             }
             if lines.waiting() > CLUSTER_BODY_BYTES_MAX {
-                return Err(Stopped::Failed("a line without end".to_owned()));
+                return Err(Stopped::Failed(
+                    "a line of the watch is longer than the limit".to_owned(),
+                ));
             }
         }
     }
@@ -244,7 +246,7 @@ impl Watching {
                 return Err(Stopped::Failed(format!("{code} {message}")));
             }
             // Everything else of the watch is still good.
-            Err(wrong) => warn!(kind = self.kind, "left out of a watch: {wrong}"),
+            Err(wrong) => warn!(kind = self.kind, "an event of a watch was skipped: {wrong}"),
         }
         Ok(())
     }

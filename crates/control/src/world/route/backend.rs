@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What a request is told whose backend cannot be had.
 const NOT_A_SERVICE: &str = "the backend is not a Service";
-const NOT_GRANTED: &str = "the backend is not granted";
+const NOT_GRANTED: &str = "a ReferenceGrant for the backend is missing";
 
 impl<T> Compiler<'_, T> {
     /// Where requests go; `None` where there is nowhere.
@@ -24,7 +24,7 @@ impl<T> Compiler<'_, T> {
         if backends.len() > BACKENDS_MAX {
             self.report(
                 format!("{field}.backendRefs"),
-                format!("the first {BACKENDS_MAX} are used"),
+                format!("only the first {BACKENDS_MAX} are used"),
             );
         }
         for (number, backend) in backends.iter().take(BACKENDS_MAX).enumerate() {
@@ -51,7 +51,7 @@ impl<T> Compiler<'_, T> {
                     backend
                 }
                 (found, _) => {
-                    let message = found.err().unwrap_or("a filter of the backend cannot be served");
+                    let message = found.err().unwrap_or("a filter of the backend is not supported");
                     Backend {
                         resource: self.named(backend),
                         kind: BackendKind::Broken,
@@ -86,7 +86,7 @@ impl<T> Compiler<'_, T> {
         let mut wrong = |part: &str, message: String, short: &'static str| {
             self.problems.push(self.route.problem(
                 format!("{field}{part}"),
-                format!("{message}; its share of requests answers with a failure"),
+                format!("{message}; its share of requests fails"),
             ));
             Err(short)
         };

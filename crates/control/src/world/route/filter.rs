@@ -135,7 +135,7 @@ fn checked_redirect(
     match status {
         None => {}
         Some(status @ (301 | 302 | 303 | 307 | 308)) => redirect.status = status as u16,
-        Some(status) => return Err(format!("{status} is not a status of a redirect")),
+        Some(status) => return Err(format!("{status} is not a redirect status")),
     }
     let parts = [&redirect.host, &redirect.path_full, &redirect.path_prefix];
     if parts.into_iter().flatten().any(|part| part.chars().any(|c| c == ' ' || c.is_control())) {

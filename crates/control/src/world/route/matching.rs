@@ -24,7 +24,7 @@ pub(super) fn http(one: &HttpRouteRulesMatches, patterns: &Patterns) -> Outcome<
         let value = path.value.as_deref().unwrap_or("/");
         let kind = path.r#type.as_ref().unwrap_or(&PathPrefix);
         if !value.starts_with('/') && *kind != RegularExpression {
-            return Err(("path.value".to_owned(), format!("{value:?} does not begin with '/'")));
+            return Err(("path.value".to_owned(), format!("{value:?} does not start with '/'")));
         }
         result.path = Some(match kind {
             Exact => PathMatch::Exact(value.into()),

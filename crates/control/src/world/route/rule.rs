@@ -12,7 +12,7 @@ use leno_model::route::{
 };
 
 /// What a request is told whose rule says more than is served.
-const CANNOT_BE_SERVED: &str = "the route has a filter or field that cannot be served";
+const CANNOT_BE_SERVED: &str = "the route has an unsupported filter or field";
 
 impl<T> Compiler<'_, T> {
     /// A rule; `None` where none of its matches can be understood.
@@ -26,7 +26,7 @@ impl<T> Compiler<'_, T> {
                 Ok(_) if matches.len() == MATCHES_MAX => {
                     self.report(
                         format!("{field}.matches"),
-                        format!("the first {MATCHES_MAX} are used"),
+                        format!("only the first {MATCHES_MAX} are used"),
                     );
                     break;
                 }

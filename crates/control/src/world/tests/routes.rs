@@ -121,7 +121,7 @@ fn malformed_matches_match_nothing() {
         &["r: /good -> v1.a:80"],
         &[
             "HTTPRoute a/r: spec.rules[0].matches[0].path.value: regular expression",
-            "HTTPRoute a/r: spec.rules[1].matches[0].path.value: \"bad\" does not begin with '/'",
+            "HTTPRoute a/r: spec.rules[1].matches[0].path.value: \"bad\" does not start with '/'",
         ],
     );
     check(
@@ -176,7 +176,7 @@ fn a_route_without_a_good_rule_is_not_there() {
     check("method: QUERY", &format!("{matches}: unknown variant `QUERY`"));
     check_problems(
         &shop(&[route("GRPCRoute", "a", "r", ON_WEB, "")]),
-        &["GRPCRoute a/r: spec.rules: there is none; the route is not used"],
+        &["GRPCRoute a/r: spec.rules: the route has no rules and is not used"],
     );
     let rule = format!("{{{to}}}");
     let hosts = |hosts: &str| {
@@ -203,7 +203,7 @@ fn a_rule_that_proxies_cannot_read_fails_alone() {
             headers(65)
         ),
         &["r: /a -> fail 500 nowhere", "r: /good -> v1.a:80"],
-        &["HTTPRoute a/r: spec.rules[0]: headers has 65, at most 64 are taken; the rule answers"],
+        &["HTTPRoute a/r: spec.rules[0]: headers has size 65; the limit is 64; the rule answers"],
     );
     check(
         &format!("{{matches: [{{headers: [{{name: 'a b', value: c}}]}}]}}, {served}"),

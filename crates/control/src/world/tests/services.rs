@@ -290,7 +290,9 @@ fn opaque_ports_of_pods_namespaces_and_services() {
     );
     check_problems(
         &world,
-        &["Pod shop/own: metadata.annotations[config.linkerd.io/opaque-ports]: \"x\" is no port"],
+        &[
+            "Pod shop/own: metadata.annotations[config.linkerd.io/opaque-ports]: \"x\" is not a port",
+        ],
     );
 }
 
