@@ -23,7 +23,7 @@ fn check_is_green_and_red_for_each_fault() {
     place.rolled_out("deployment/web");
     green(&[]);
     // With the control plane at work.
-    check("its rights taken away", "it may not", APPLY, &|| {
+    check("its rights taken away", "these rights are missing", APPLY, &|| {
         Changed::without("clusterrolebinding/leno-control", "")
     });
     expired_issuer();
@@ -49,7 +49,7 @@ fn check_is_green_and_red_for_each_fault() {
     {
         let _away = without_control();
         red("no control plane", &[], "scaled to 0", "--replicas=1");
-        red("a webhook that cannot be asked", &[], "cannot ask the webhook", "port 8443");
+        red("a webhook that cannot be asked", &[], "cannot reach the webhook", "port 8443");
         let other = Authority::new("other");
         check(
             "roots that are not the issuer's",
@@ -94,13 +94,15 @@ fn check_looks_at_proxies_and_before_an_installation() {
     until("an image that is not found", READY_WAIT, || {
         std::thread::sleep(Duration::from_millis(500));
         let text = run(&here).1;
-        seen.iter().find_map(|seen| finding(&text, seen, "ImagePullBackOff is about proxy.image"))
+        seen.iter().find_map(|seen| {
+            finding(&text, seen, "For ImagePullBackOff, check the value proxy.image")
+        })
     });
     // That takes the flag, and the right namespace.
     green(&[]);
     green(&["--proxy", "-n", "default"]);
 
-    let seen = "ConfigMap/leno-config is in namespace leno already";
+    let seen = "ConfigMap/leno-config is already in namespace leno";
     red("a mesh that is there before its installation", &["--pre"], seen, APPLY);
     let (_, text) = run(&["--pre"]);
     assert_eq!(text.matches('×').count(), 2, "one finding and the result: {text}");
@@ -114,7 +116,7 @@ fn expired_issuer() {
     red(fault, &[], "leno-identity-issuer expired", "--renew-issuer");
     red(fault, &[], "the control plane signs with the issuer in the Secret", "--renew-issuer");
     let (seen, hint) =
-        ("does not use the one in the Secret (expired)", "picked up within a minute");
+        ("does not use the issuer in the Secret (expired)", "uses a valid issuer within a minute");
     let seen = until("a control plane that has heard of it", READY_WAIT, || {
         std::thread::sleep(Duration::from_millis(200));
         finding(&run(&[]).1, seen, hint)

@@ -42,12 +42,12 @@ fn a_token_is_worth_its_own_pods_identity_and_nothing_else() {
     //                    token    asks for  its request names
     let rows = [
         ("good", &good, &web, &web, "certified"),
-        ("of another audience", &other, &web, &web, "16: the token is not accepted"),
-        ("for the API server", &usual, &web, &web, "16: the token is not accepted"),
-        ("bound to no pod", &unbound, &web, &web, "16: the token is not accepted: it is not bound"),
-        ("for another", &good, &admin, &admin, "7: the token names spiffe://"),
-        ("for another in the request", &good, &web, &admin, "7: the token names spiffe://"),
-        ("for another in its name", &good, &admin, &web, "7: the token names spiffe://"),
+        ("of another audience", &other, &web, &web, "16: the token was rejected"),
+        ("for the API server", &usual, &web, &web, "16: the token was rejected"),
+        ("bound to no pod", &unbound, &web, &web, "16: the token was rejected: it is not bound"),
+        ("for another", &good, &admin, &admin, "7: the token is for spiffe://"),
+        ("for another in the request", &good, &web, &admin, "7: the token is for spiffe://"),
+        ("for another in its name", &good, &admin, &web, "7: the token is for spiffe://"),
         ("good again", &good, &web, &web, "certified"),
     ];
     for (case, token, asked, named, expected) in rows {
@@ -59,13 +59,13 @@ fn a_token_is_worth_its_own_pods_identity_and_nothing_else() {
     until("a refusal of the token of a pod that is gone", READY_WAIT, || {
         sleep(Duration::from_millis(500));
         let said = control.certify(&good, &web, &web);
-        assert!(said == "certified" || said.starts_with("16: the token is not accepted"), "{said}");
+        assert!(said == "certified" || said.starts_with("16: the token was rejected"), "{said}");
         (said != "certified").then(|| println!("{:.1?} after its end: {said}", deleted.elapsed()))
     });
     place.apply(&[pod]);
     let next = token(&place, &[OURS, BOUND[0], BOUND[1]]);
     control.check("of the next pod of this name", &next, &web, &web, "certified");
-    control.check("of the last", &good, &web, &web, "16: the token is not accepted");
+    control.check("of the last", &good, &web, &web, "16: the token was rejected");
     nothing_of_them_is_written(&[&good, &other, &usual, &unbound, &next]);
 }
 
@@ -82,7 +82,7 @@ fn id(place: &Place, account: &str) -> SpiffeId {
 fn nothing_of_them_is_written(tokens: &[&str]) {
     let words = ["-n", "leno", "logs", "deployment/leno-control", "--since=10m"];
     let log = kubectl::run(&words).expect("the control plane's log");
-    assert!(log.contains("not certified: the token is not accepted"), "{log}");
+    assert!(log.contains("certificate request rejected: the token was rejected"), "{log}");
     for part in tokens.iter().flat_map(|token| token.split('.').skip(1)) {
         assert!(!log.contains(part), "a part of a token is in the log");
     }

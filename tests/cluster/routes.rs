@@ -117,7 +117,8 @@ fn answered(place: &Place, rows: &[(&str, &str)]) {
 /// How often the control plane has said that there are no HTTPRoutes.
 fn absent() -> usize {
     let log = control::log().expect("its log");
-    let says = |line: &&str| line.contains("not in this cluster") && line.contains("HTTPRoute");
+    let says =
+        |line: &&str| line.contains("does not exist in this cluster") && line.contains("HTTPRoute");
     log.lines().filter(says).count()
 }
 

@@ -131,23 +131,26 @@ fn refusals() {
     let certificate = format!("--identity-issuer-certificate-file={}", file("c.pem", &certificate));
     let key = format!("--identity-issuer-key-file={}", file("k.pem", &key));
 
-    check(&["install"], "Leno is in namespace leno of this cluster already. `leno upgrade");
-    check(&["uninstall"], "have proxies, which will not be certified any more: ");
-    check(&["upgrade", &roots], "the issuer is not signed by the trust anchors");
-    check(&["upgrade", &certificate, &key], "the issuer is not signed by the trust anchors");
+    check(&["install"], "Leno is already in namespace leno of this cluster. `leno upgrade");
+    check(&["uninstall"], "have proxies, which could not renew their certificates: ");
+    check(&["upgrade", &roots], "the issuer is not signed by a trust anchor");
+    check(&["upgrade", &certificate, &key], "the issuer is not signed by a trust anchor");
     check(
         &["upgrade", &roots, &certificate, &key],
-        "the new trust anchors leave out a root by which",
+        "the new trust anchors do not include a root that",
     );
     let domain = "--identity-trust-domain=other.example";
     check(&["upgrade", domain], "the trust domain would change from ");
-    check(&["upgrade", "--set", "control"], "--set: \"control\" is no NAME=VALUE");
+    check(&["upgrade", "--set", "control"], "--set: \"control\" is not NAME=VALUE");
     check(
         &["upgrade", "--set", "control.replica=2"],
-        "control.replica is not known; here there are",
+        "control.replica is unknown; known values here:",
     );
     check(&["upgrade", "--set", "control.replicas=two"], "control.replicas: \"two\" is no integer");
-    check(&["upgrade", "-n", "default"], "no Leno in namespace default of this cluster");
+    check(
+        &["upgrade", "-n", "default"],
+        "Leno is not installed in namespace default of this cluster",
+    );
 
     // Both roots are the way from one to another.
     let root = ["-n", "leno", "get", "configmap/leno-trust-anchors", "-o", "json"];
@@ -160,7 +163,10 @@ fn refusals() {
 /// What belongs to no namespace, and the roots, belong to the mesh of another.
 #[test]
 fn of_a_namespace_without_the_mesh_nothing_is_uninstalled() {
-    check(&["uninstall", "-n", "default", "--force"], "nothing of Leno is in namespace default");
+    check(
+        &["uninstall", "-n", "default", "--force"],
+        "namespace default of this cluster has no objects of Leno",
+    );
 }
 
 /// It is refused in these words, and nothing is printed that `kubectl` could take.

@@ -148,7 +148,12 @@ impl FromStr for Choice {
                 Some((name, value)) if OPTIONS.contains(&name) && !value.is_empty() => {
                     choice.options.insert(name.to_owned(), value.to_owned());
                 }
-                _ => return Err(format!("{text:?}: {option:?} is none of {}", OPTIONS.join(", "))),
+                _ => {
+                    return Err(format!(
+                        "{text:?}: {option:?} is not one of {}",
+                        OPTIONS.join(", ")
+                    ));
+                }
             }
         }
         let workers = choice.options.get("workers").map(|count| count.parse::<u16>());
@@ -292,7 +297,7 @@ mod tests {
             "no mesh \"istio\"; there are none, leno, envoy, haproxy, nginx, linkerd; `none` runs no program; \
              \"leno=\": a program follows `=`; \"leno\" comes twice",
         );
-        check("leno+speed=9", "\"leno+speed=9\": \"speed=9\" is none of workers, leno");
+        check("leno+speed=9", "\"leno+speed=9\": \"speed=9\" is not one of workers, leno");
         check("leno+workers=0", "\"leno+workers=0\": workers are a number from 1 to 256");
         check("", "no mesh \"\"; there are none, leno, envoy, haproxy, nginx, linkerd");
     }

@@ -14,11 +14,11 @@ pub(crate) use traffic::{
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Leno, the lightest service mesh: runs Kubernetes manifests on one machine and shows what passes through the mesh.
+/// Leno, a light service mesh: runs Kubernetes manifests on one machine, installs in a cluster, and shows the traffic of the mesh.
 #[derive(Debug, Parser)]
 #[command(name = "leno", version, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// The mesh of this machine: where `leno up` keeps its files and its socket [env: LENO_STATE_DIR] [default: /run/leno]
+    /// A mesh on this machine: the directory with the files and the socket of `leno up` [env: LENO_STATE_DIR] [default: /run/leno]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run manifests on this machine: a network namespace per pod, containers as processes, everything gone at the end
+    /// Run manifests on this machine: a network namespace per pod, containers as processes, nothing left at the end
     Up(Up),
     /// End what `leno up` started
     Down,
@@ -35,27 +35,27 @@ pub(crate) enum Verb {
     Ps(Box<Shown>),
     /// Show traffic: requests, success, latency, TCP
     Stat(Box<Stat>),
-    /// Show who speaks with whom: the identities of both sides of every hop
+    /// Show which workloads exchange traffic, with the identities of both sides
     Edges(Box<Shown>),
-    /// Run a program inside a pod (its network, files and processes) and pass its exit code on
+    /// Run a program inside a pod, with its network, files and processes; returns the program's exit code
     Exec(Exec),
-    /// Print what a pod's containers or the control plane wrote
+    /// Print the logs of a pod's containers or of the control plane
     Logs(Box<Logs>),
-    /// Show what the control plane tells proxies, and what both count
+    /// Show the configuration that proxies get from the control plane, and the metrics of both
     Diagnostics(Box<Diagnostics>),
-    /// Give the pods in manifests their proxy, as the injector of a cluster does: `leno inject app.yaml | kubectl apply -f -`
+    /// Add the proxy to the pods in manifests, as the injector in a cluster does: `leno inject app.yaml | kubectl apply -f -`
     Inject(Box<Inject>),
-    /// Take out of manifests exactly what `leno inject` put in
+    /// Remove from manifests exactly what `leno inject` added
     Uninject(Manifests),
-    /// Print what makes a cluster's control plane: `leno install | kubectl apply -f -`
+    /// Print the manifests of a new control plane: `leno install | kubectl apply -f -`
     Install(Box<Install>),
-    /// Print the installation that a cluster has, of this version or with other values: `leno upgrade | kubectl apply -f -`
+    /// Print the manifests of the cluster's installation, with this version or with new values: `leno upgrade | kubectl apply -f -`
     Upgrade(Box<Upgrade>),
-    /// Print everything of the mesh in a cluster: `leno uninstall | kubectl delete -f -`
+    /// Print all objects of the mesh in a cluster: `leno uninstall | kubectl delete -f -`
     Uninstall(Uninstall),
-    /// Measure: load, scenarios, reports
+    /// Measure: generate load, run scenarios, write reports
     Bench(crate::bench::Bench),
-    /// Tell what is wrong with the mesh in a cluster, or what this machine lacks for `leno up`, and what to do about it
+    /// Check the mesh in a cluster, or what this machine needs for `leno up`; for each error, the cause and a fix
     Check(Box<Check>),
     /// Print the version
     Version,
@@ -63,31 +63,31 @@ pub(crate) enum Verb {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Up {
-    /// Manifests: files, or directories of *.yaml, *.yml and *.json; watched while running
+    /// Manifests: files, or directories of *.yaml, *.yml and *.json; edits are applied while it runs
     #[arg(short = 'f', long = "file", required = true, value_name = "PATH", num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Which mesh the pods are part of
+    /// The mesh of the pods
     #[arg(long, value_enum, default_value_t = Mesh::Leno)]
     pub(crate) mesh: Mesh,
-    /// Go to the background once everything is ready
+    /// Continue in the background when everything is ready
     #[arg(long, short = 'd')]
     pub(crate) detach: bool,
-    /// How long pods may take to become ready, in seconds
+    /// Time limit for pods to become ready, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(crate) wait: u64,
-    /// Do not print what containers write
+    /// Do not print the output of containers
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
-    /// How much to log about ourselves: error, warn, info, debug
+    /// Log level of leno itself: error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub(crate) log: String,
     /// The background half of --detach
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
-    /// Another program in the place of leno-proxy; `leno bench` runs other meshes with it
+    /// Another program instead of leno-proxy; `leno bench` runs other meshes with it
     #[arg(long, hide = true, value_name = "PROGRAM")]
     pub(crate) sidecar: Option<String>,
-    /// An argument of that program
+    /// An argument for that program
     #[arg(
         long = "sidecar-arg",
         hide = true,
@@ -96,14 +96,14 @@ pub(crate) struct Up {
         allow_hyphen_values = true
     )]
     pub(crate) sidecar_args: Vec<String>,
-    /// That program does without leno-control
+    /// That program needs no leno-control
     #[arg(long, hide = true, requires = "sidecar")]
     pub(crate) without_control: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mesh {
-    /// Every pod gets a proxy, except where `leno.dev/inject: disabled` is annotated
+    /// Every pod gets a proxy, except with the label or annotation `leno.dev/inject: disabled`
     Leno,
     /// No proxies
     None,
@@ -111,13 +111,13 @@ pub(crate) enum Mesh {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Exec {
-    /// Pod by name, unique beginning of its name, or deploy/NAME; `namespace/` may come before
+    /// Pod by name, unique prefix of its name, or deploy/NAME; `namespace/` may come before
     #[arg(required_unless_present = "node")]
     pub(crate) pod: Option<String>,
-    /// Which container's files and environment
+    /// Container whose files and environment are used
     #[arg(short = 'c', long)]
     pub(crate) container: Option<String>,
-    /// Enter the node's network instead of a pod: unmeshed, every pod and Service in reach
+    /// Enter the node's network instead of a pod: no proxy, access to every pod and Service
     #[arg(long, conflicts_with = "pod", conflicts_with = "container")]
     pub(crate) node: bool,
     /// Program and arguments
@@ -130,7 +130,7 @@ pub(crate) struct Manifests {
     /// Manifests: files, directories of *.yaml, *.yml and *.json, or - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Directories below directories, too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 }
@@ -139,25 +139,25 @@ pub(crate) struct Manifests {
 pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
-    /// Namespace of objects that name none
+    /// Namespace of objects without a namespace
     #[arg(short = 'n', long, value_name = "NAME", default_value = "default")]
     pub(crate) namespace: String,
-    /// Leave what cannot be part of the mesh as it is, and go on
+    /// Leave objects that cannot be part of the mesh unchanged, and continue
     #[arg(long)]
     pub(crate) ignore_refused: bool,
-    /// For those who come from linkerd: proxies are always written out, as with its flag of this name
+    /// No effect; accepted because linkerd has this flag
     #[arg(long)]
     pub(crate) manual: bool,
     /// Image of the proxy
     #[arg(long, value_name = "IMAGE")]
     pub(crate) proxy_image: Option<String>,
-    /// When nodes fetch it
+    /// When nodes pull it
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
-    /// Where the control plane is
+    /// Address of the control plane, HOST:PORT
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) control_address: Option<String>,
-    /// Namespace of the control plane, which stays outside
+    /// Namespace of the control plane, which is not part of the mesh
     #[arg(long, value_name = "NAME", default_value = leno_inject::Mesh::NAMESPACE)]
     pub(crate) control_namespace: String,
     /// Trust domain of identities

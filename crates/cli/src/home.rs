@@ -76,7 +76,7 @@ pub(crate) fn choose(
     match (state_dir, flags.are_given()) {
         (Some(_), true) => {
             bail!(
-                "--state-dir means the mesh of this machine, --kubeconfig, --context and --as one in a cluster: say one"
+                "--state-dir selects a mesh on this machine; --kubeconfig, --context and --as select one in a cluster: use only one of them"
             )
         }
         (Some(given), false) => return Ok(Meant::Machine(given.to_owned())),
@@ -89,8 +89,7 @@ pub(crate) fn choose(
     let runs = is_up(&usual());
     if runs && environment.kubeconfig {
         bail!(
-            "a mesh runs on this machine, and $KUBECONFIG names a cluster: say --state-dir {STATE_DIR} or --context NAME \
-             (or --kubeconfig FILE)"
+            "a mesh runs on this machine, and $KUBECONFIG names a cluster: choose with --state-dir {STATE_DIR} or --context NAME (or --kubeconfig FILE)"
         );
     }
     if runs {
@@ -100,8 +99,7 @@ pub(crate) fn choose(
         return Ok(Meant::Cluster);
     }
     bail!(
-        "no mesh: nothing is up in {STATE_DIR} (start with: leno up -f DIRECTORY, or name another with --state-dir), \
-         and no cluster is configured ($KUBECONFIG, ~/.kube/config, --kubeconfig FILE)"
+        "no mesh found: nothing runs in {STATE_DIR} (start it with leno up -f DIRECTORY, or name another directory with --state-dir), and no cluster is configured ($KUBECONFIG, ~/.kube/config, --kubeconfig FILE)"
     )
 }
 

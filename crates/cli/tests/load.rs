@@ -109,7 +109,7 @@ fn words_of_fortio_and_codes_of_mistakes() {
         ("-offset 1s", 3, "-offset is not known here"),
         ("-H broken", 3, "-H \"broken\""),
         ("-c 0", 3, "-c: at least one"),
-        ("-z 0s", 3, "-z: more than nothing"),
+        ("-z 0s", 3, "-z: the duration must be greater than 0"),
         ("-n -1", 3, "--count"),
         ("-D /no/such/file", 3, "-D /no/such/file"),
     ] {

@@ -367,7 +367,7 @@ fn mistakes_are_told_and_nothing_is_started() {
         ),
         (
             "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n",
-            "all.yaml:2: Gadget default/a: kind: leno up does not run Gadget",
+            "all.yaml:2: Gadget default/a: kind: leno up does not support Gadget",
         ),
         ("a: [\n", "all.yaml:"),
         (

@@ -40,29 +40,29 @@ pub fn run() -> Vec<Finding> {
     findings.push(finding(
         "network, mount and process namespaces",
         namespaces.map_err(io::Error::from),
-        "run as root; inside a container, start that one with --privileged",
+        "run as root; inside a container, start the container with --privileged",
     ));
     if usable {
         findings.push(finding(
             "veth interfaces",
             namespace::ip_batch("link add leno0 type veth peer name leno1\n"),
-            "a kernel with CONFIG_VETH (modprobe veth)",
+            "needs a kernel with CONFIG_VETH (modprobe veth)",
         ));
         findings.push(finding(
             "nftables redirect and destination NAT",
             namespace::feed("nft", &["-f", "-"], TRIAL_RULES),
-            "a kernel with nf_tables and NAT (modprobe nft_redir nft_nat), and apt-get install -y nftables",
+            "needs a kernel with nf_tables and NAT (modprobe nft_redir nft_nat), and apt-get install -y nftables",
         ));
         findings.push(finding(
             "overlayfs",
             overlay(),
-            "a kernel with overlayfs (modprobe overlay)",
+            "needs a kernel with overlayfs (modprobe overlay)",
         ));
         let ipv6 = namespace::has_ipv6();
         findings.push(finding(
             "IPv6",
-            if ipv6 { Ok(()) } else { Err(io::Error::other("this kernel has it switched off")) },
-            "boot without ipv6.disable=1; leno up runs with IPv4 alone until then",
+            if ipv6 { Ok(()) } else { Err(io::Error::other("this kernel has IPv6 disabled")) },
+            "boot without ipv6.disable=1; until then leno up uses only IPv4",
         ));
     }
     findings

@@ -135,12 +135,12 @@ fn from_source(
         let values = secret(objects, facts, &wanted.name);
         (&wanted.name, &wanted.key, wanted.optional, values)
     } else {
-        return Err("valueFrom names no source that leno up knows".to_owned());
+        return Err("valueFrom: leno up does not support this source".to_owned());
     };
     match values.and_then(|mut values| values.remove(key)) {
         Some(value) => Ok(Some(value)),
         None if optional == Some(true) => Ok(None),
-        None => Err(format!("there is no key {key:?} in {name:?}")),
+        None => Err(format!("{name:?} has no key {key:?}")),
     }
 }
 
@@ -159,7 +159,7 @@ fn field(path: &str, facts: &Facts) -> Result<String, String> {
         "spec.nodeName" => "leno".to_owned(),
         _ => keyed("metadata.labels", &facts.labels)
             .or_else(|| keyed("metadata.annotations", &facts.annotations))
-            .ok_or_else(|| format!("fieldRef {path:?} is not known"))?,
+            .ok_or_else(|| format!("fieldRef {path:?} is not supported"))?,
     })
 }
 
@@ -221,7 +221,7 @@ pub fn command(
     let words = container.command.iter().flatten().chain(container.args.iter().flatten());
     let command: Vec<String> = words.map(|word| expand(word, environment)).collect();
     if container.command.as_ref().is_none_or(Vec::is_empty) {
-        return Err("needs `command`: there are no images here that could bring one".to_owned());
+        return Err("needs `command`, because leno up uses no images".to_owned());
     }
     Ok(command)
 }
@@ -243,7 +243,10 @@ pub fn volume_files(
     } else if volume.empty_dir.is_some() {
         return Ok(None);
     } else {
-        return Err(format!("volume {:?}: only emptyDir, configMap and secret", volume.name));
+        return Err(format!(
+            "volume {:?}: only emptyDir, configMap and secret are supported",
+            volume.name
+        ));
     };
     let Some(mut values) = values else {
         return if optional == Some(true) {
@@ -318,7 +321,7 @@ mod tests {
         );
         assert_eq!(
             environment(&missing, &facts, &objects),
-            Err("env A: there is no key \"Z\" in \"m\"".to_owned())
+            Err("env A: \"m\" has no key \"Z\"".to_owned())
         );
     }
 }

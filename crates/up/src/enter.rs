@@ -55,7 +55,7 @@ fn is_program(command_line: &[u8]) -> bool {
 /// The pod is gone, or the program cannot be started.
 pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(io::Error::other("no program given"));
+        return Err(io::Error::other("the program to run is missing"));
     };
     let (pid, kinds): (u32, &[(&str, CloneFlags)]) = match place {
         Place::Node(pid) => (*pid, &[("net", CloneFlags::CLONE_NEWNET)]),

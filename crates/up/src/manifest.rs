@@ -117,7 +117,7 @@ pub fn read(sources: &[PathBuf]) -> Loaded {
 }
 
 const IMAGE_NOTE: &str =
-    "images are not used on one machine: `command` is run as a process (said once)";
+    "images are ignored on one machine; `command` runs as a process (this note appears once)";
 
 fn keep_first_image_note(problems: &mut Vec<Problem>) {
     let mut said = false;
@@ -254,7 +254,7 @@ impl Reading<'_> {
                 if ["gateway.networking.k8s.io/", "leno.dev/", "discovery.k8s.io/"]
                     .iter()
                     .any(|theirs| group.starts_with(theirs)) => {}
-            _ => self.problem("kind", &format!("leno up does not run {kind} ({group})"), true),
+            _ => self.problem("kind", &format!("leno up does not support {kind} ({group})"), true),
         }
     }
 
@@ -266,7 +266,7 @@ impl Reading<'_> {
         }
         for field in supported::unused(value, supported) {
             if !unknown.contains(&field) {
-                self.problem(&field, "leno up does not act on this field", false);
+                self.problem(&field, "this field has no effect in leno up", false);
             }
         }
         if let Some(field) = supported::first_image(value) {
@@ -321,7 +321,7 @@ mod tests {
         check("# nothing\n---\n---\n", &[]);
         check(
             "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n",
-            &["! a.yaml:2: Gadget default/a: kind: leno up does not run Gadget (v1)"],
+            &["! a.yaml:2: Gadget default/a: kind: leno up does not support Gadget (v1)"],
         );
         check(
             "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\n",
@@ -340,8 +340,8 @@ mod tests {
         check(
             &format!("{pod}      tty: true\n  dnsPolicy: None\n"),
             &[
-                "a.yaml:8: Pod default/a: spec.containers.0.tty: leno up does not act on this field",
-                "a.yaml:9: Pod default/a: spec.dnsPolicy: leno up does not act on this field",
+                "a.yaml:8: Pod default/a: spec.containers.0.tty: this field has no effect in leno up",
+                "a.yaml:9: Pod default/a: spec.dnsPolicy: this field has no effect in leno up",
             ],
         );
         check(

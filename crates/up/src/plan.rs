@@ -213,16 +213,16 @@ fn check(workload: &Workload, wrong_marks: &[String]) -> Vec<String> {
         Kind::Job => &["OnFailure", "Never"],
     };
     if !allowed.contains(&policy) {
-        wrong(format!("restartPolicy {policy}: may be {} here", allowed.join(" or ")));
+        wrong(format!("restartPolicy {policy} is not valid here; use {}", allowed.join(" or ")));
     }
     let mut names = std::collections::BTreeSet::new();
     for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
         if !names.insert(&container.name) {
-            wrong(format!("two containers are called {:?}", container.name));
+            wrong(format!("two containers have the name {:?}", container.name));
         }
         if container.command.as_ref().is_none_or(Vec::is_empty) {
             wrong(format!(
-                "container {:?} needs `command`: there are no images here that could bring one",
+                "container {:?} needs `command`, because leno up uses no images",
                 container.name
             ));
         }
@@ -230,7 +230,7 @@ fn check(workload: &Workload, wrong_marks: &[String]) -> Vec<String> {
             let volumes = spec.volumes.iter().flatten();
             if !volumes.into_iter().any(|volume| volume.name == mount.name) {
                 wrong(format!(
-                    "container {:?} mounts {:?}, which is no volume of the pod",
+                    "container {:?} mounts {:?}, which is not a volume of the pod",
                     container.name, mount.name
                 ));
             }
@@ -448,7 +448,7 @@ mod tests {
             json!({"leno.dev/inject": "no"}),
             json!({"leno.dev/proxy-worker": "2"}),
             &[
-                "pod n/a: label leno.dev/inject: \"no\" is neither enabled nor disabled",
+                "pod n/a: label leno.dev/inject: \"no\" is not valid; use enabled or disabled",
                 "pod n/a: annotation leno.dev/proxy-worker is not known; did you mean config.leno.dev/proxy-workers?",
                 "meshed",
             ],

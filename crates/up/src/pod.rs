@@ -367,7 +367,7 @@ fn write_files(
         for (name, content) in files {
             let safe = !name.starts_with('/') && !name.split('/').any(|part| part == "..");
             if !safe {
-                return Err(io::Error::other(format!("{name:?} leaves the volume")));
+                return Err(io::Error::other(format!("{name:?} is outside the volume")));
             }
             let path = directory.join(name);
             std::fs::create_dir_all(path.parent().unwrap_or(&directory))?;

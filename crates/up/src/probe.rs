@@ -104,7 +104,7 @@ pub enum Question {
 pub fn question(probe: &Probe, container: &Container) -> Result<Question, String> {
     if let Some(http) = &probe.http_get {
         if http.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
-            return Err("httpGet: only scheme HTTP".to_owned());
+            return Err("httpGet supports only the scheme HTTP".to_owned());
         }
         let headers = http.http_headers.iter().flatten();
         Ok(Question::Http {

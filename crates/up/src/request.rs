@@ -184,7 +184,7 @@ async fn answer(mut stream: UnixStream, home: &Home, end: &watch::Sender<bool>) 
 
 async fn control(home: &Home, path: &str) -> Reply {
     if !home.has_control {
-        return Reply::Error("no control plane runs here".to_owned());
+        return Reply::Error("no control plane runs in this mesh".to_owned());
     }
     match figures::get((Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT).into(), path).await {
         Ok(page) => Reply::Control(page),
@@ -202,7 +202,7 @@ pub enum Error {
     #[error("leno up does not answer: {0}")]
     Broken(#[from] io::Error),
     /// It did not understand.
-    #[error("leno up answers: {0}")]
+    #[error("leno up returned an error: {0}")]
     Refused(String),
 }
 

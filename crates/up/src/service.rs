@@ -70,7 +70,7 @@ pub fn give_addresses(world: &mut World) -> Vec<String> {
             .and_then(|address| world.service_addresses.take_wish(&owner, address));
         if given.is_none() {
             mistakes.push(format!(
-                "service {owner}: clusterIP {wish:?} is taken or not an address of {}",
+                "service {owner}: clusterIP {wish:?} is in use or is not an address of {}",
                 crate::address::SERVICES_V4
             ));
         }

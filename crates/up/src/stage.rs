@@ -125,7 +125,7 @@ fn become_program(start: &Start) -> io::Result<()> {
     setuid(Uid::from_raw(start.user))?;
     let path = start.environment.iter().find(|(name, _)| name == "PATH");
     let program = find(program, path.map_or("", |(_, path)| path))
-        .ok_or_else(|| io::Error::other(format!("{program}: no such program in PATH")))?;
+        .ok_or_else(|| io::Error::other(format!("program {program} not found in PATH")))?;
     let environment = start.environment.iter().map(|(name, value)| (name, value));
     let error = Command::new(&program).args(arguments).env_clear().envs(environment).exec();
     Err(io::Error::new(error.kind(), format!("{program}: {error}")))

@@ -89,7 +89,7 @@ pub struct Lock {
 pub enum Error {
     /// Another `leno up` uses it.
     #[error(
-        "leno is already up in {directory} (process {process}); `leno down` ends it, --state-dir chooses another place"
+        "leno is already up in {directory} (process {process}); end it with `leno down`, or choose another directory with --state-dir"
     )]
     Held {
         /// The directory.

@@ -57,7 +57,7 @@ pub enum Error {
     #[error(transparent)]
     State(#[from] state::Error),
     /// Manifests that cannot be run; each problem was reported.
-    #[error("the manifests have mistakes, nothing was started")]
+    #[error("the manifests have mistakes; nothing was started")]
     Manifests,
     /// The kernel or a program refused.
     #[error("{what}: {error}")]
@@ -115,12 +115,14 @@ pub fn run(options: &Options, talk: &dyn Talk) -> Result<(), Error> {
 /// Into the node's network; with proxies, on ways that their user may go.
 fn enter_node(options: &Options) -> Result<(), Error> {
     // First, so that somebody who is not root hears that before anything else.
-    namespace::become_node()
-        .map_err(refused("a network namespace for the node (leno up must run as root)"))?;
+    namespace::become_node().map_err(refused(
+        "could not create a network namespace for the node (leno up must run as root)",
+    ))?;
     if options.mesh {
         let program = std::env::current_exe().map_err(refused("this program's own path"))?;
-        passage::open(&[&program, &options.state_directory])
-            .map_err(refused("a way for the proxies' user to program and state directory"))?;
+        passage::open(&[&program, &options.state_directory]).map_err(refused(
+            "could not give the proxies' user access to the program and the state directory",
+        ))?;
     }
     Ok(())
 }
@@ -186,7 +188,7 @@ async fn live(
                     Some(loaded) = edits.recv() => {
                         report(&loaded, talk);
                         if loaded.is_refused() {
-                            talk.problem("error: keeping what was good before this edit");
+                            talk.problem("error: the edit was not applied; the mesh continues with the previous manifests");
                         } else if apply(&home.shared, loaded, options.mesh, talk).is_ok() {
                             talk.progress("manifests changed");
                         }
@@ -214,7 +216,7 @@ fn home(options: &Options, lock: &Lock) -> Result<Home, Error> {
     let find = |name: &str| {
         let mut places = search_path.split(':').map(|place| Path::new(place).join(name));
         places.find(|program| program.is_file()).ok_or_else(|| Error::Refused {
-            what: "the mesh needs leno-proxy and leno-control beside leno or in PATH (--mesh none runs without)",
+            what: "the mesh needs leno-proxy and leno-control beside leno or in PATH (--mesh none runs without them)",
             error: io::Error::new(io::ErrorKind::NotFound, format!("{name} is missing")),
         })
     };

@@ -87,7 +87,7 @@ fn read_head(connection: &mut TcpStream) {
 #[test]
 fn an_application_cannot_pretend_to_be_unreachable() {
     let mesh = site("dying-pretended");
-    let text = "the server refused the connection";
+    let text = "the server refused the connection; check that it listens on this address and port";
     let pretending = format!(
         "location / {{
            add_header leno-application unreachable always;

@@ -59,7 +59,7 @@ pub(super) fn told() {
         }
     }
     let proxy = mesh.pod("client").proxy().expect("a proxy");
-    proxy.wait_for("it is not whom discovery says", wait::LIMIT).expect("it says why");
+    proxy.wait_for("the peer rejected the server name", wait::LIMIT).expect("it says why");
     let heard = wrong.heard();
 
     // Beside one that is who it should be, nobody notices.

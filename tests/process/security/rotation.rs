@@ -56,7 +56,7 @@ pub(super) fn replaced() {
     // Something that is no bundle, then both roots.
     let file = mesh.trust_anchors();
     swap(&file, "oops", "none");
-    let said = "the trust anchors in use stay";
+    let said = "the new trust anchors were rejected; the previous ones stay in use";
     for pod in ["client", "server"] {
         let proxy = mesh.pod(pod).proxy().expect("a proxy");
         proxy.wait_for(said, LIMIT).expect("it is told");

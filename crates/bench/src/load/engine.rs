@@ -143,7 +143,7 @@ fn normal(plan: &Plan) -> anyhow::Result<Plan> {
     ensure!(plan.connections > 0, "-c: at least one connection");
     ensure!(plan.count.is_some() || plan.duration.is_some(), "-n or -z: how many, or how long");
     ensure!(plan.count != Some(0), "-n: at least one request");
-    ensure!(!plan.timeout.is_zero(), "--timeout: more than nothing");
+    ensure!(!plan.timeout.is_zero(), "--timeout: the duration must be greater than 0");
     if let Schedule::Open { rate, .. } = &plan.schedule {
         let mistake = rate.mistake();
         ensure!(mistake.is_none(), "-q: {}", mistake.unwrap_or_default());

@@ -43,7 +43,7 @@ impl FromStr for Protocol {
         let all = [Self::Http1, Self::Http2, Self::GrpcUnary, Self::GrpcStream, Self::Tcp];
         all.into_iter()
             .find(|protocol| protocol.name() == text)
-            .ok_or_else(|| format!("{text:?} is none of http1, http2, grpc, grpc-stream, tcp"))
+            .ok_or_else(|| format!("{text:?} is not one of http1, http2, grpc, grpc-stream, tcp"))
     }
 }
 
@@ -108,7 +108,9 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|profile| profile.name() == text);
-        named.ok_or_else(|| format!("{text:?} is none of {}", Self::ALL.map(Self::name).join(", ")))
+        named.ok_or_else(|| {
+            format!("{text:?} is not one of {}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 }
 
@@ -182,7 +184,7 @@ impl FromStr for HostChange {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = [Self::Keep, Self::Reconnect].into_iter().find(|one| one.name() == text);
-        named.ok_or_else(|| format!("{text:?} is none of keep, reconnect"))
+        named.ok_or_else(|| format!("{text:?} is not one of keep, reconnect"))
     }
 }
 

@@ -405,7 +405,9 @@ pub fn drop_privileges() -> Result<()> {
 /// # Errors
 /// It cannot be run.
 pub fn become_program(command: &[String]) -> Result<Infallible> {
-    let Some((program, arguments)) = command.split_first() else { bail!("no program given") };
+    let Some((program, arguments)) = command.split_first() else {
+        bail!("the program to run is missing")
+    };
     drop_privileges()?;
     // After the change of user, which takes it back.
     prctl::set_pdeathsig(Signal::SIGKILL)?;

@@ -193,7 +193,7 @@ impl<'a> Node<'a> {
             choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| choice.clone());
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            self.wrong(format!("{} is none of {}", seen(self.value), names.join(", ")));
+            self.wrong(format!("{} is not one of {}", seen(self.value), names.join(", ")));
         }
         found
     }

@@ -112,7 +112,7 @@ fn mistakes() {
         "  connections: 8",
         "  mode: [oha-closed, wrk3]",
         &[
-            "12: loads.0.mode.1: \"wrk3\" is none of honest, wrk2, fortio, oha-closed",
+            "12: loads.0.mode.1: \"wrk3\" is not one of honest, wrk2, fortio, oha-closed",
             "9: loads.0: mode: oha-closed has no rate",
         ],
     );
@@ -151,7 +151,7 @@ fn mistakes_of_the_later_parts() {
     added(
         "plan: {blocks: 2, aa_check: true, order: random}\n",
         &[
-            "13: plan.order: \"random\" is none of interleaved, randomised",
+            "13: plan.order: \"random\" is not one of interleaved, randomised",
             "13: plan: aa_check: two halves with less than two repetitions each say nothing; blocks: 4",
         ],
     );
@@ -199,7 +199,7 @@ fn a_mistake_does_not_hide_another() {
         "  connections: 8",
         "  protocol: http3\n  streams: 0\n  keepalive: maybe",
         &[
-            "12: loads.0.protocol: \"http3\" is none of http1, h2c, grpc, grpc-stream, tcp",
+            "12: loads.0.protocol: \"http3\" is not one of http1, h2c, grpc, grpc-stream, tcp",
             "13: loads.0.streams: must be a whole number from 1 to 10000, not 0",
             "14: loads.0.keepalive: true, false, or honest (only in honest mode)",
         ],
@@ -208,7 +208,7 @@ fn a_mistake_does_not_hide_another() {
         "  rate: [20, 200]",
         "  arrival: bogus\n  points: [[1, 5]]",
         &[
-            "11: loads.0.arrival: \"bogus\" is none of closed, uniform, poisson, burst, steps, ramp",
+            "11: loads.0.arrival: \"bogus\" is not one of closed, uniform, poisson, burst, steps, ramp",
             "12: loads.0.points.0.0: \"1\" needs a unit: us, ms, s, m or h",
         ],
     );
@@ -232,7 +232,7 @@ fn a_mistake_does_not_hide_another() {
         "timeline:\n- {at: 1, do: {kill: {workload: x, count: 0, signal: HUP}}}\n",
         &[
             "14: timeline.0.at: \"1\" needs a unit: us, ms, s, m or h",
-            "14: timeline.0.do.kill.signal: \"HUP\" is none of KILL, TERM, INT, QUIT",
+            "14: timeline.0.do.kill.signal: \"HUP\" is not one of KILL, TERM, INT, QUIT",
             "14: timeline.0.do.kill.count: must be a whole number from 1 to 1000, not 0",
         ],
     );
@@ -254,7 +254,7 @@ fn a_mistake_does_not_make_up_another() {
         "  rate: [20, 200]",
         "  arrival: bogus\n  rate: -4\n  mode: oha-closed",
         &[
-            "11: loads.0.arrival: \"bogus\" is none of closed, uniform, poisson, burst, steps, ramp",
+            "11: loads.0.arrival: \"bogus\" is not one of closed, uniform, poisson, burst, steps, ramp",
             "12: loads.0.rate: must be a number from 0 up, not -4",
         ],
     );
@@ -266,7 +266,7 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "  connections: 8",
         "  protocol: http3\n  streams: 4\n  keepalive: false",
-        &["12: loads.0.protocol: \"http3\" is none of http1, h2c, grpc, grpc-stream, tcp"],
+        &["12: loads.0.protocol: \"http3\" is not one of http1, h2c, grpc, grpc-stream, tcp"],
     );
     check(
         "http://echo:8080/",
@@ -362,7 +362,7 @@ fn what_one_part_says_of_another() {
             "14: assert.0.load: no load is named \"mian\"; there are main",
             "14: assert.0.mesh: no mesh \"lemo\"; there are none, leno, envoy, haproxy, nginx, linkerd",
             "15: assert.1.versus: no mesh \"istio\"; there are none, leno, envoy, haproxy, nginx, linkerd",
-            "16: assert.2.except.after: \"kil\" is none of kill, stop, continue, set, control_plane, netem",
+            "16: assert.2.except.after: \"kil\" is not one of kill, stop, continue, set, control_plane, netem",
             "17: assert.3.except.after: nothing in the timeline is a kill",
         ],
     );

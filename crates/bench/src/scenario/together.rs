@@ -169,7 +169,7 @@ pub(super) fn assertions(nodes: &[Node<'_>], loads: &[Load], timeline: &[Entry])
                 || node.is_wrong_below("timeline");
             if !KINDS.contains(&kind.as_str()) {
                 let kinds = KINDS.join(", ");
-                node.wrong_in("except.after", format!("{kind:?} is none of {kinds}"));
+                node.wrong_in("except.after", format!("{kind:?} is not one of {kinds}"));
             } else if !is_there {
                 node.wrong_in("except.after", format!("nothing in the timeline is a {kind}"));
             }

@@ -7,33 +7,33 @@ use std::time::Duration;
 /// How findings are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Findings {
-    /// Everything that was looked at
+    /// All checks
     #[default]
     Table,
-    /// What is not as it should be
+    /// Only warnings and errors
     Short,
-    /// For programs; docs/cli.md is the contract
+    /// JSON for programs; docs/cli.md describes it
     Json,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Check {
-    /// Whether the mesh can be installed in the cluster
+    /// Check whether the mesh can be installed in the cluster
     #[arg(long)]
     pub(crate) pre: bool,
-    /// Every proxy, too
+    /// Also check every proxy
     #[arg(long, conflicts_with = "pre")]
     pub(crate) proxy: bool,
     /// Only pods of this namespace
     #[arg(short = 'n', long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// How to print
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Findings,
-    /// How long to wait for what becomes ready by itself: 30s, 5m
+    /// Repeat checks that can still pass, for at most this time: 30s, 5m
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = wait)]
     pub(crate) wait: Duration,
-    /// What this machine lacks for `leno up`, also where a cluster is configured
+    /// Check what this machine needs for `leno up`, also if a cluster is configured
     #[arg(long, conflicts_with_all = ["pre", "proxy", "namespace", "kubeconfig", "context", "user"])]
     pub(crate) machine: bool,
     #[command(flatten)]
@@ -53,7 +53,8 @@ fn wait(text: &str) -> Result<Duration, String> {
         Some(minutes) => (minutes, 60),
         None => (text.strip_suffix('s').unwrap_or(text), 1),
     };
-    let number: u32 = number.parse().map_err(|_| format!("{text:?} is not like 30s or 5m"))?;
+    let number: u32 =
+        number.parse().map_err(|_| format!("{text:?} is not a duration such as 30s or 5m"))?;
     Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 

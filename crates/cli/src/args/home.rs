@@ -7,16 +7,16 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterFlags {
-    /// The cluster of this kubeconfig, instead of the one of $KUBECONFIG or ~/.kube/config
+    /// A cluster: use this kubeconfig instead of $KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The cluster of this context of the kubeconfig
+    /// A cluster: use this context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Act as this user, as far as the cluster allows it
+    /// Impersonate this user
     #[arg(long = "as", visible_alias = "kube-as", value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Act as a member of this group; may be repeated
+    /// Impersonate this group; may be repeated
     #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
     pub(crate) groups: Vec<String>,
     /// Namespace of the control plane
@@ -34,13 +34,13 @@ impl ClusterFlags {
 /// Which pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub(crate) struct Scope {
-    /// Pods of this namespace. Without it: in a cluster those of the context's namespace, on one machine all
+    /// Pods of this namespace [default: in a cluster the namespace of the context, on one machine all]
     #[arg(short = 'n', long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Pods of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// Pods with these labels: a=b, a!=b, a, !a, 'a in (b,c)', 'a notin (b,c)', with commas between
+    /// Pods with these labels: a=b, a!=b, a, !a, 'a in (b,c)', 'a notin (b,c)', separated by commas
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 }

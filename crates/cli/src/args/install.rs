@@ -6,10 +6,10 @@ use std::path::PathBuf;
 /// Which cluster.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct Where {
-    /// The kubeconfig; $KUBECONFIG or ~/.kube/config otherwise
+    /// The kubeconfig [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Its context; the current one otherwise
+    /// The context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }
@@ -17,29 +17,29 @@ pub(crate) struct Where {
 /// How manifests are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Manifest {
-    /// Documents, with comments
+    /// YAML documents, with comments
     #[default]
     Yaml,
-    /// One List
+    /// One JSON List
     Json,
 }
 
 /// What is chosen.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct Choice {
-    /// A value of the chart: control.replicas=3,podMonitor.enabled=true; may be repeated
+    /// Set a value of the chart: control.replicas=3,podMonitor.enabled=true; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-    /// The same, and every value is a text
+    /// The same, with every value as a string
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set_string: Vec<String>,
-    /// A file of values (YAML); may be repeated, later ones are stronger
+    /// A file of values (YAML); may be repeated, and later files override earlier ones
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(crate) values: Vec<PathBuf>,
     /// Three replicas on different nodes, and a PodDisruptionBudget
     #[arg(long)]
     pub(crate) ha: bool,
-    /// The issuer's certificate (PEM), then any between it and a root
+    /// The issuer's certificate (PEM), followed by intermediate certificates up to a root
     #[arg(long, value_name = "FILE", requires = "identity_issuer_key_file")]
     pub(crate) identity_issuer_certificate_file: Option<PathBuf>,
     /// The issuer's key (PEM, PKCS #8)
@@ -57,19 +57,19 @@ pub(crate) struct Choice {
     /// Image of the proxy (proxy.image)
     #[arg(long, value_name = "IMAGE")]
     pub(crate) proxy_image: Option<String>,
-    /// How to print
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Manifest,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Install {
-    /// Namespace of the control plane, which is made
+    /// Namespace of the control plane; it is created
     #[arg(short = 'n', long, value_name = "NAME", default_value = leno_inject::Mesh::NAMESPACE)]
     pub(crate) namespace: String,
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Do not look whether the cluster has a control plane already
+    /// Do not check whether the cluster already has a control plane
     #[arg(long)]
     pub(crate) ignore_cluster: bool,
     #[command(flatten)]
@@ -83,13 +83,13 @@ pub(crate) struct Upgrade {
     pub(crate) namespace: String,
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Forget the values of before
+    /// Do not keep the values of the last installation
     #[arg(long)]
     pub(crate) reset_values: bool,
-    /// Make a new issuer with the root that `leno install` made
+    /// Create a new issuer with the root that `leno install` created
     #[arg(long, conflicts_with = "identity_issuer_certificate_file")]
     pub(crate) renew_issuer: bool,
-    /// Also where running proxies would lose their trust in each other, or another control plane what it has in the whole cluster
+    /// Continue even if running proxies would reject each other's certificates, or if objects of another control plane would be overwritten
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub(crate) struct Uninstall {
     /// Namespace of the control plane
     #[arg(short = 'n', long, value_name = "NAME", default_value = leno_inject::Mesh::NAMESPACE)]
     pub(crate) namespace: String,
-    /// Also while there are pods with proxies, which will lose their control plane
+    /// Continue even if pods have proxies, which then lose their control plane
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

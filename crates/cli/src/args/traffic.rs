@@ -5,16 +5,16 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// A table
     #[default]
     Table,
-    /// More columns
+    /// A table with more columns
     Wide,
-    /// For programs; docs/cli.md is the contract
+    /// JSON for programs; docs/cli.md describes it
     Json,
-    /// The same in YAML
+    /// The same as YAML
     Yaml,
-    /// Kind and name, one on each line
+    /// Kind and name, one per line
     Name,
 }
 
@@ -22,10 +22,10 @@ pub(crate) enum Format {
 pub(crate) struct Shown {
     #[command(flatten)]
     pub(crate) scope: Scope,
-    /// How to print
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Format,
-    /// Print again and again until Ctrl-C
+    /// Repeat the output until Ctrl-C
     #[arg(short = 'w', long)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -34,48 +34,48 @@ pub(crate) struct Shown {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Stat {
-    /// Rows for each of a kind (deploy, sts, ds, job, rs, po, svc, ns) or for one: deploy/web, or deploy web. Without it, pods in both directions
+    /// One row for each object of a kind (deploy, sts, ds, job, rs, po, svc, ns), or for one: deploy/web, or deploy web [default: pods, in both directions]
     #[arg(value_name = "KIND[/NAME]", num_args = 0..=2)]
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) shown: Shown,
-    /// How long to look: 2, 0.5, 10s, 1m
+    /// Length of the measurement: 2, 0.5, 10s, 1m
     #[arg(short = 't', long, visible_alias = "time-window", value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub(crate) window: f64,
-    /// Show hops with the identities of both sides instead
+    /// Show hops with the identities of both sides instead, as `leno edges` does
     #[arg(long, conflicts_with = "target")]
     pub(crate) edges: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Logs {
-    /// Pod by name, unique beginning of its name, or deploy/NAME; `control` is the control plane
+    /// Pod by name, unique prefix of its name, or deploy/NAME; `control` is the control plane
     #[arg(required_unless_present = "selector", conflicts_with = "selector")]
     pub(crate) pod: Option<String>,
     #[command(flatten)]
     pub(crate) scope: Scope,
-    /// Which container. Otherwise in a cluster the proxy's, on one machine all
+    /// Container [default: in a cluster the proxy, on one machine all]
     #[arg(short = 'c', long)]
     pub(crate) container: Option<String>,
-    /// Go on with what is written
+    /// Follow the log
     #[arg(short = 'f', long)]
     pub(crate) follow: bool,
-    /// What the proxy wrote
+    /// The log of the proxy
     #[arg(long, conflicts_with = "container")]
     pub(crate) proxy: bool,
-    /// The last lines only
+    /// Only the last lines
     #[arg(long, value_name = "LINES")]
     pub(crate) tail: Option<u64>,
-    /// What was written since: 30s, 10m, 1h (cluster)
+    /// Only lines since: 30s, 10m, 1h (in a cluster)
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) since: Option<f64>,
-    /// Pod and container before each line
+    /// Names of pod and container before each line
     #[arg(long)]
     pub(crate) prefix: bool,
-    /// The time before each line (cluster)
+    /// Time before each line (in a cluster)
     #[arg(long)]
     pub(crate) timestamps: bool,
-    /// Of the container's last run, before it was started again (cluster)
+    /// The log of the container before its last restart (in a cluster)
     #[arg(short = 'p', long)]
     pub(crate) previous: bool,
     #[command(flatten)]
@@ -90,13 +90,13 @@ pub(crate) struct Diagnostics {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DiagnosticsVerb {
-    /// Where the control plane sends requests for a name: web.default.svc.cluster.local:80
+    /// Show the endpoints that the control plane returns for a name: web.default.svc.cluster.local:80
     Endpoints(Endpoints),
-    /// What the control plane tells proxies: who may reach a pod's port, or how clients treat a Service's port
+    /// Show the policy that the control plane sends to proxies, for a port of a pod (inbound) or of a Service (outbound)
     Policy(Policy),
-    /// What proxies count, as Prometheus reads it
+    /// Print the metrics of proxies, in Prometheus format
     ProxyMetrics(ProxyMetrics),
-    /// What the control plane counts, as Prometheus reads it
+    /// Print the metrics of the control plane, in Prometheus format
     ControllerMetrics(ControllerMetrics),
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Endpoints {
     /// NAME.NAMESPACE.svc.cluster.local:PORT, or IP:PORT
     #[arg(required = true, value_name = "AUTHORITY")]
     pub(crate) authorities: Vec<String>,
-    /// How to print
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Format,
     #[command(flatten)]
@@ -114,17 +114,17 @@ pub(crate) struct Endpoints {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Policy {
-    /// pod/NAME or deploy/NAME: who may come in. svc/NAME, NAME.NAMESPACE.svc.cluster.local or an IP address: how clients go there
+    /// pod/NAME or deploy/NAME: the inbound policy. svc/NAME, NAME.NAMESPACE.svc.cluster.local or an IP address: the policy of its clients
     pub(crate) target: String,
     /// Port of the pod or Service
     pub(crate) port: u16,
-    /// Namespace of the target, where it names none
+    /// Namespace of the target, if its name has none
     #[arg(short = 'n', long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Namespace of the clients; that of the target otherwise
+    /// Namespace of the clients [default: the target's]
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) from: Option<String>,
-    /// How to print: json, or YAML for all else
+    /// Output format: json, otherwise YAML
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Format,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub(crate) struct Policy {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProxyMetrics {
-    /// Pod by name, unique beginning of its name, or deploy/NAME for all its pods; all pods in scope otherwise
+    /// Pod by name, unique prefix of its name, or deploy/NAME for all its pods [default: all selected pods]
     pub(crate) pod: Option<String>,
     #[command(flatten)]
     pub(crate) scope: Scope,
@@ -155,12 +155,13 @@ fn seconds(text: &str) -> Result<f64, String> {
         Some((at, 'h')) => (&text[..at], 3600.0),
         _ => (text, 1.0),
     };
-    let number: f64 = number.parse().map_err(|_| "a time like 10s, 1m or 0.5".to_owned())?;
+    let number: f64 =
+        number.parse().map_err(|_| "use a duration such as 10s, 1m or 0.5".to_owned())?;
     let seconds = number * unit;
     if seconds.is_finite() && seconds > 0.0 {
         Ok(seconds)
     } else {
-        Err("more than nothing".to_owned())
+        Err("the duration must be greater than 0".to_owned())
     }
 }
 

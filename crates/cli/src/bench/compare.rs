@@ -27,7 +27,7 @@ pub(crate) struct Compare {
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("a share lies between 0 and 1".to_owned()),
+        _ => Err("the share must be between 0 and 1".to_owned()),
     }
 }
 

@@ -43,7 +43,7 @@ fn meshes(text: &str) -> Result<Meshes, String> {
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().ok().filter(|factor| (0.001..=100.0).contains(factor));
-    factor.ok_or_else(|| "a number from 0.001 to 100".to_owned())
+    factor.ok_or_else(|| "the value must be a number from 0.001 to 100".to_owned())
 }
 
 /// Runs the verb.

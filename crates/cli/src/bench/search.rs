@@ -55,7 +55,7 @@ fn goal(text: &str) -> Result<Goal, String> {
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>();
-    number.map(|number| number / 100.0).map_err(|_| format!("{text:?}: no percentage"))
+    number.map(|number| number / 100.0).map_err(|_| format!("{text:?} is not a percentage"))
 }
 
 /// One rate that was tried.
@@ -78,9 +78,12 @@ struct Found {
 pub(crate) fn run(arguments: &Search) -> anyhow::Result<ExitCode> {
     ensure!(
         arguments.asked.rate == "0",
-        "-q: the rate is what is looked for; --from and --max bound it"
+        "-q is not valid here: the rate is the result; --from and --max limit it"
     );
-    ensure!(arguments.asked.count.is_none(), "-n: a trial has a length, -z");
+    ensure!(
+        arguments.asked.count.is_none(),
+        "-n is not valid here: set the length of a trial with -z"
+    );
     let bounds =
         Bounds { first: arguments.from, most: arguments.max, precision: arguments.precision };
     if let Some(mistake) = bounds.mistake() {
@@ -177,22 +180,22 @@ fn reasons(
     if failed.is_none() {
         reasons.push("no rate failed: --max is too low to find the limit".to_owned());
     } else if let Some(fault) = fault {
-        reasons.push(format!("{fault} where it failed: the server may do more"));
+        reasons.push(format!("{fault} at the failing rate: the server may carry more"));
     }
     if let Some(trial) = of(passed).find(|trial| trial.broken.is_empty())
         && (trial.outcome.counts.completed as f64) < least * 0.99
     {
         let answers = trial.outcome.counts.completed;
         reasons
-            .push(format!("{answers} answers are too few for these goals, which need {least:.0}"));
+            .push(format!("{answers} answers are too few for these goals: they need {least:.0}"));
     }
     reasons
 }
 
 fn verdict(found: &Found) -> String {
     let mut text = match found.passed {
-        Some(rate) => format!("highest rate that holds: {rate}/s"),
-        None => "no rate holds".to_owned(),
+        Some(rate) => format!("highest rate that meets the goals: {rate}/s"),
+        None => "no rate meets the goals".to_owned(),
     };
     for reason in &found.reasons {
         text.push_str("\nINVALID  ");

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: Sidecar) -> anyhow::Result<ExitCode> {
     let own = own.display().to_string();
     let wanted = Wanted {
         peer: arguments.peer.parse::<Peer>().map_err(anyhow::Error::msg)?,
-        program: arguments.program.context("--program says what to run")?,
+        program: arguments.program.context("--program is missing: the program to run")?,
         authority: arguments.authority.unwrap_or_default(),
         become_command: [&own, "bench", "sidecar", "become", "--"].map(str::to_owned).to_vec(),
     };

@@ -69,11 +69,11 @@ pub(super) fn choose(pods: &[Member], wanted: &str) -> anyhow::Result<usize> {
             None => bail!("no pod {name:?}; `leno ps` lists pods"),
         },
         (several, _) if !several.is_empty() => {
-            bail!("{wanted:?} is in several namespaces: say NAMESPACE/{name}")
+            bail!("{wanted:?} is in several namespaces: use NAMESPACE/{name}")
         }
         (_, several) => {
             let names: Vec<&str> = several.iter().map(|(_, pod)| pod.name.as_str()).collect();
-            bail!("{wanted:?} may be {}", names.join(" or "))
+            bail!("{wanted:?} matches several pods: {}", names.join(" or "))
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
             ("deploy/web", "default/web-2"),
             ("sts/db", "other/db-0"),
             ("web-", "\"web-\" may be web-1 or web-2 or web-2"),
-            ("web-2", "\"web-2\" is in several namespaces: say NAMESPACE/web-2"),
+            ("web-2", "\"web-2\" is in several namespaces: use NAMESPACE/web-2"),
             ("web-3", "no pod \"web-3\"; `leno ps` lists pods"),
             ("x", "no pod \"x\"; `leno ps` lists pods"),
             ("deploy/x", "no pod of deployment/x; `leno ps` lists pods"),

@@ -53,7 +53,7 @@ fn endpoints(home: &Home, wanted: &Endpoints) -> anyhow::Result<ExitCode> {
     let unknown: Vec<&str> = unknown.filter_map(|answer| answer["authority"].as_str()).collect();
     for authority in &unknown {
         eprintln!(
-            "leno: no Service has the port {authority}; NAME.NAMESPACE.svc.cluster.local:PORT"
+            "leno: no Service has the port {authority}; write NAME.NAMESPACE.svc.cluster.local:PORT"
         );
     }
     Ok(if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -134,7 +134,7 @@ fn outbound_target(
                 Some((format!("{name}.{namespace}.svc:{port}"), namespace.to_owned()))
             }
             Some("namespace") => {
-                bail!("a namespace has no port: pod/NAME, deploy/NAME or svc/NAME")
+                bail!("a namespace has no port: use pod/NAME, deploy/NAME or svc/NAME")
             }
             _ => None,
         });
@@ -156,7 +156,7 @@ fn proxy_metrics(home: &Home, wanted: &ProxyMetrics) -> anyhow::Result<ExitCode>
     };
     let asked: Vec<Member> = members.into_iter().filter(|member| member.answers).collect();
     if asked.is_empty() {
-        bail!("no proxy runs there; `leno ps` shows which pods are in the mesh");
+        bail!("no proxy runs in these pods; `leno ps` shows which pods are in the mesh");
     }
     let said = home.said(&asked)?;
     let several = asked.len() > 1;
@@ -235,7 +235,7 @@ mod tests {
             ("pod/web-1", "a pod"),
             ("deploy/web", "a pod"),
             ("other/web-1", "a pod"),
-            ("ns/shop", "a namespace has no port: pod/NAME, deploy/NAME or svc/NAME"),
+            ("ns/shop", "a namespace has no port: use pod/NAME, deploy/NAME or svc/NAME"),
         ] {
             let found = match outbound_target(target, "shop", 80) {
                 Ok(Some((authority, namespace))) => format!("{authority} {namespace}"),

@@ -31,7 +31,7 @@ pub(super) fn run(state: &Path, exec: &Exec) -> anyhow::Result<ExitCode> {
                 None => containers.rev().find_map(|container| container.pid),
             };
             let pid = chosen.with_context(|| {
-                format!("no container of pod {} runs now: {}", pod.name, pod.reason)
+                format!("no container of pod {} is running: {}", pod.name, pod.reason)
             })?;
             Place::Container(pid)
         }

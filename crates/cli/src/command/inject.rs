@@ -79,7 +79,7 @@ fn read(manifests: &Manifests) -> anyhow::Result<Vec<(PathBuf, String)>> {
         }
     }
     if found.is_empty() {
-        bail!("no *.yaml, *.yml or *.json there; -R looks in directories below");
+        bail!("the directory has no *.yaml, *.yml or *.json; -R reads subdirectories");
     }
     Ok(found)
 }
@@ -141,7 +141,7 @@ fn report(all: Vec<(PathBuf, Done)>, ignore_refused: bool) -> anyhow::Result<Exi
     }
     if refused > 0 && !ignore_refused {
         eprintln!(
-            "leno: {refused} refused, so nothing is printed; --ignore-refused leaves them as they are"
+            "leno: {refused} refused, so nothing is printed; --ignore-refused leaves them unchanged"
         );
         return Ok(ExitCode::FAILURE);
     }

@@ -22,10 +22,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Where the API server says that it knows PodMonitors; everybody may ask.
 const POD_MONITORS: &str = "/apis/monitoring.coreos.com/v1";
 /// What else may be done where a cluster does not say what it has.
-const INSTALL_ADVICE: &str = "--ignore-cluster prints an installation without asking";
+const INSTALL_ADVICE: &str =
+    "--ignore-cluster prints an installation without connecting to a cluster";
 /// What may be done where it does not say it to this account.
-const ACCOUNT_ADVICE: &str =
-    "`leno check --pre` says what an account needs, --kubeconfig and --context name another";
+const ACCOUNT_ADVICE: &str = "`leno check --pre` lists the rights that the account needs; --kubeconfig and --context select another cluster";
 
 /// Prints a new installation.
 pub(crate) fn install(wish: &Install) -> Result<ExitCode> {
@@ -52,7 +52,7 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     let now = now()?;
     if choosing.trust_domain() != before.trust_domain && !wish.force {
         bail!(
-            "the trust domain would change from {} to {}: every proxy would lose its peers. --force does it",
+            "the trust domain would change from {} to {}, and proxies would reject each other's certificates; use --force to change it",
             before.trust_domain,
             choosing.trust_domain()
         );
@@ -79,7 +79,7 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
         && !certificates::contains(after, anchors)
     {
         bail!(
-            "the new trust anchors leave out a root by which running proxies may be certified; {}. --force does it now",
+            "the new trust anchors do not include a root that certificates of running proxies may come from; {}. Use --force to continue now",
             certificates::ROTATION
         );
     }
@@ -95,12 +95,14 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     match left {
         Ok(left) if left.is_empty() => {}
         Ok(left) => eprintln!(
-            "leno: `kubectl apply` leaves what was there before and is not wished any more: kubectl delete -n {} {}",
+            "leno: `kubectl apply` does not delete objects that are no longer in the chart. Delete them with: kubectl delete -n {} {}",
             wish.namespace,
             left.join(" ")
         ),
         // The upgrade itself is whole without it.
-        Err(why) => eprintln!("leno: whether anything of before is left is not known: {why:#}"),
+        Err(why) => {
+            eprintln!("leno: could not check for objects that are no longer in the chart: {why:#}")
+        }
     }
     Ok(code)
 }
@@ -115,8 +117,7 @@ fn refuse_early_issuer(values: &Value, before: &Identity) -> Result<()> {
     let judged = certificates::examine(&issuer, &before.anchors, &domain);
     if issuer != before.issuer && matches!(judged, Err(IssuerError::Untrusted(_))) {
         bail!(
-            "no root that is installed vouches for the new issuer, so running proxies would refuse whoever it certifies, and \
-             the control plane; {}. --force does it now",
+            "no installed root has signed the new issuer, so running proxies would reject its certificates, also the control plane's; {}. Use --force to continue now",
             certificates::ROTATION
         );
     }
@@ -172,8 +173,7 @@ fn leave_namespace(namespace: &str, choosing: &mut Choosing) {
     }
     choosing.leave_namespace();
     eprintln!(
-        "leno: namespace {namespace} was there before, and is left as it is, here and by `leno uninstall`. Where nothing but Leno \
-         is in it: kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=restricted"
+        "leno: namespace {namespace} exists already; `leno install` and `leno uninstall` do not change it. If it contains only Leno, you can run: kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=restricted"
     );
 }
 
@@ -190,8 +190,7 @@ async fn refuse_what_cannot_be(wish: &Install, choosing: &mut Choosing) -> Resul
     for path in [config_path(namespace), deployment] {
         if reach.get(&path).await?.is_some() {
             bail!(
-                "Leno is in namespace {namespace} of this cluster already. `leno upgrade | kubectl apply -f -` changes it \
-                 and keeps its certificates; `leno install` would make new ones and shut every proxy out"
+                "Leno is already in namespace {namespace} of this cluster. Use `leno upgrade | kubectl apply -f -`, which keeps its certificates; `leno install` would create new ones, and running proxies would be rejected"
             );
         }
     }
@@ -227,8 +226,7 @@ async fn refuse_unknown_monitors(reach: &Reach) -> Result<()> {
     let kinds = group.as_ref().and_then(|group| group["resources"].as_array());
     if !kinds.into_iter().flatten().any(|kind| kind["kind"] == "PodMonitor") {
         bail!(
-            "podMonitor.enabled: this cluster has no kind PodMonitor (monitoring.coreos.com/v1), and `kubectl apply` would stop at \
-             it; the Prometheus operator brings it"
+            "podMonitor.enabled: this cluster has no kind PodMonitor (monitoring.coreos.com/v1), and `kubectl apply` would fail; install the Prometheus operator first"
         );
     }
     Ok(())
@@ -262,13 +260,12 @@ impl Before {
         let namespace = &wish.namespace;
         let Some(config) = reach.get(&config_path(namespace)).await? else {
             bail!(
-                "no Leno in namespace {namespace} of this cluster (no ConfigMap leno-config); `leno install` makes one, \
-                 --namespace names another"
+                "Leno is not installed in namespace {namespace} of this cluster (there is no ConfigMap leno-config); use `leno install`, or name another namespace with --namespace"
             );
         };
         let word = |name: &str| config["data"][name].as_str().unwrap_or_default();
         if word("installed-by") == "Helm" {
-            bail!("this Leno was installed by Helm: helm upgrade leno …");
+            bail!("Helm installed this Leno; use helm upgrade leno …");
         }
         let taken = find_others(&reach, namespace).await?.taken();
         if let Some(taken) = taken.filter(|_| !wish.force) {
@@ -298,8 +295,7 @@ impl Before {
     fn identity(&self, renew: bool, domain: &str, now: u64) -> Result<Identity> {
         let Some(identity) = self.identity.clone() else {
             bail!(
-                "the cluster has no issuer to keep (Secret leno-identity-issuer, ConfigMap leno-trust-anchors): bring one \
-                 with --identity-issuer-certificate-file, --identity-issuer-key-file and --identity-trust-anchors-file"
+                "the cluster has no issuer to keep (Secret leno-identity-issuer, ConfigMap leno-trust-anchors): give one with --identity-issuer-certificate-file, --identity-issuer-key-file and --identity-trust-anchors-file"
             );
         };
         if !renew {
@@ -307,8 +303,7 @@ impl Before {
         }
         let Some(root) = &identity.root else {
             bail!(
-                "there is no Secret leno-identity-root to sign a new issuer with: bring an issuer with \
-                 --identity-issuer-certificate-file and --identity-issuer-key-file"
+                "there is no Secret leno-identity-root to sign a new issuer: give an issuer with --identity-issuer-certificate-file and --identity-issuer-key-file"
             );
         };
         let issuer = certificates::renew(root, domain, now).context("Secret leno-identity-root")?;
@@ -352,13 +347,13 @@ async fn everything(wish: &Uninstall) -> Result<Vec<Value>> {
     if !left.is_empty() {
         let names: Vec<&str> = others.namespaces().into_iter().collect();
         eprintln!(
-            "leno: left out, as the control plane in namespace {} has it, or may: {}",
+            "leno: skipped, because these belong or may belong to the control plane in namespace {}: {}",
             names.join(" and "),
             left.join(", ")
         );
     }
     if there.is_empty() {
-        bail!("nothing of Leno is in namespace {} of this cluster", wish.namespace);
+        bail!("namespace {} of this cluster has no objects of Leno", wish.namespace);
     }
     Ok(there)
 }
@@ -374,13 +369,12 @@ async fn holds_others(reach: &Reach, namespace: &str) -> bool {
             let name = |pod: &Value| pod["metadata"]["name"].as_str().map(str::to_owned);
             let names: Vec<String> = pods.iter().take(5).filter_map(name).collect();
             let more = if pods.len() > 5 { ", …" } else { "" };
-            format!("pods of others are in it: {}{more}", names.join(", "))
+            format!("it contains other pods: {}{more}", names.join(", "))
         }
-        Err(why) => format!("whether others are in it is not known: {why:#}"),
+        Err(why) => format!("its pods could not be listed: {why:#}"),
     };
     eprintln!(
-        "leno: namespace {namespace} stays: {why}. It may have the label of Leno's installation: kubectl label namespace {namespace} \
-         pod-security.kubernetes.io/enforce- app.kubernetes.io/part-of-"
+        "leno: namespace {namespace} is not deleted: {why}. It may still have Leno's labels; remove them with: kubectl label namespace {namespace} pod-security.kubernetes.io/enforce- app.kubernetes.io/part-of-"
     );
     true
 }
@@ -403,8 +397,7 @@ fn refuse_while_meshed(pods: &[Value], namespace: &str) -> Result<()> {
     let more = if meshed.len() > 5 { ", …" } else { "" };
     let shown = meshed.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
     bail!(
-        "{} pods have proxies, which will not be certified any more: {shown}{more}. Take leno.dev/inject from their \
-         namespaces and restart them first, or --force",
+        "{} pods have proxies, which could not renew their certificates: {shown}{more}. First remove leno.dev/inject from their namespaces and restart them, or use --force",
         meshed.len()
     );
 }

@@ -27,7 +27,7 @@ pub(super) fn run(home: &Home, logs: &Logs) -> anyhow::Result<()> {
         Home::Machine(state) => {
             if logs.since.is_some() || logs.timestamps || logs.previous {
                 bail!(
-                    "logs of this machine have no times, and all runs are in one: no --since, --timestamps, --previous"
+                    "--since, --timestamps and --previous work only in a cluster: logs on this machine have no times, and contain all restarts"
                 );
             }
             file::print(&Paths::new(state), &wanted(home, logs)?, logs)
@@ -86,7 +86,7 @@ fn containers(home: &Home, pod: &Member, logs: &Logs) -> anyhow::Result<Vec<Stri
         None => Ok(names),
         Some(unknown) => {
             bail!(
-                "pod {} has no container {unknown:?}; -c says which: {}",
+                "pod {} has no container {unknown:?}; its containers: {}",
                 pod.name,
                 pod.containers.join(", ")
             )

@@ -43,7 +43,7 @@ impl Unanswered {
     fn of(error: &kube::Error, tried: &str) -> Self {
         let kube::Error::Api(status) = error else {
             return Self::Failed(format!(
-                "the API server is not reached: {tried}: {}",
+                "the API server is not reachable: {tried}: {}",
                 innermost(error)
             ));
         };
@@ -54,7 +54,7 @@ impl Unanswered {
             (FORBIDDEN, "") => Self::Denied(format!("{tried} is forbidden")),
             // Who may not do what, and where: nothing has to be said beside it.
             (FORBIDDEN, message) => Self::Denied(message.to_owned()),
-            (code, "") => Self::Failed(format!("{tried}: the API server answers {code}")),
+            (code, "") => Self::Failed(format!("{tried}: the API server returned {code}")),
             (_, message) => Self::Failed(format!("{tried}: {message}")),
         }
     }
@@ -177,11 +177,11 @@ mod tests {
             "the API server does not accept the credentials of the kubeconfig",
         );
         check(answered(500, "boom"), "GET /x: boom");
-        check(answered(503, ""), "GET /x: the API server answers 503");
+        check(answered(503, ""), "GET /x: the API server returned 503");
         let refused = std::io::Error::other("Connection refused (os error 111)");
         check(
             kube::Error::Service(Box::new(refused)),
-            "the API server is not reached: GET /x: Connection refused (os error 111)",
+            "the API server is not reachable: GET /x: Connection refused (os error 111)",
         );
     }
 }

@@ -36,7 +36,9 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
     let wish = Wish::read(&wanted.target)?;
     let scope = &wanted.shown.scope;
     if wish.kind == "service" && scope.selector.is_some() {
-        bail!("-l selects pods: a Service's figures are those of all its clients");
+        bail!(
+            "-l selects pods and is not valid for Services: the figures of a Service come from all its clients"
+        );
     }
     let asked = asked(&wish, scope);
     super::repeat(wanted.shown.watch, || {
@@ -64,9 +66,9 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
 
 fn missing(wish: &Wish, name: &str) -> String {
     match wish.kind {
-        "service" => format!("no pod in the mesh has called a service {name:?}"),
+        "service" => format!("no pod in the mesh has called a Service {name:?}"),
         kind => format!(
-            "no {kind} {name:?} with pods; `leno ps -o wide` lists pods and what they are of"
+            "no {kind} {name:?} with pods; `leno ps -o wide` lists pods and their workloads"
         ),
     }
 }
@@ -82,12 +84,10 @@ impl Wish {
             _ => bail!("KIND, KIND/NAME or KIND NAME"),
         };
         let Some(kind) = kind(typed) else {
-            bail!(
-                "{typed:?} is no kind that has figures: deploy, sts, ds, job, rs, rc, po, svc, ns"
-            );
+            bail!("{typed:?} is not a valid kind; use deploy, sts, ds, job, rs, rc, po, svc or ns");
         };
         if name == Some("") {
-            bail!("{kind}/ wants a name");
+            bail!("{kind}/ needs a name");
         }
         Ok(Self { kind, name: name.map(str::to_owned) })
     }

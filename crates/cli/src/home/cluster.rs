@@ -108,7 +108,7 @@ impl ClusterHome {
                 Err(error) => complaints.add(&error),
             }
         }
-        ensure!(many == 0 || !said.is_empty(), "no proxy of {many} could be asked");
+        ensure!(many == 0 || !said.is_empty(), "none of {many} could be read");
         Ok(said)
     }
 
@@ -120,7 +120,7 @@ impl ClusterHome {
         rows.sort_by_key(|row| !row.ready);
         if rows.is_empty() {
             bail!(
-                "no control plane in namespace {} (pods with {CONTROL_SELECTOR}); leno install, or --control-namespace NAME",
+                "no control plane in namespace {} (pods with {CONTROL_SELECTOR}); use leno install, or --control-namespace NAME",
                 self.control_namespace
             );
         }

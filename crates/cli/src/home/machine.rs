@@ -68,7 +68,7 @@ pub(crate) fn member(pod: PodRow) -> Member {
 
 pub(super) fn said(state: &Path, members: &[Member]) -> anyhow::Result<Vec<(Said, Instant)>> {
     let Reply::Metrics(mut all) = ask(state, &Request::Metrics)? else {
-        bail!("leno up does not answer what proxies say");
+        bail!("leno up did not return the metrics of proxies");
     };
     let is_wanted = |said: &Said| {
         members.iter().any(|one| one.name == said.pod && one.namespace == said.namespace)

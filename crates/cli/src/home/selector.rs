@@ -58,8 +58,11 @@ fn parts(text: &str) -> Vec<&str> {
 impl Requirement {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let text = text.trim();
-        let wrong =
-            || anyhow::anyhow!("selector {text:?}: a=b, a!=b, a, !a, a in (b,c) or a notin (b,c)");
+        let wrong = || {
+            anyhow::anyhow!(
+                "selector {text:?} is not valid; use a=b, a!=b, a, !a, a in (b,c) or a notin (b,c)"
+            )
+        };
         let one = |value: &str| Some(vec![value.trim().to_owned()]);
         let (key, values, not) = if let Some(open) = text.find('(') {
             let listed = text[open + 1..].strip_suffix(')').ok_or_else(wrong)?;

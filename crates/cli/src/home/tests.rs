@@ -23,7 +23,7 @@ fn which_home_is_meant() {
     // What was typed.
     check(Some("/s"), false, "KUBECONFIG", false, "/s");
     check(None, true, "state", true, "cluster");
-    check(Some("/s"), true, "", false, "--state-dir means");
+    check(Some("/s"), true, "", false, "--state-dir selects");
     // What the environment says.
     check(None, false, "state KUBECONFIG", true, "/env");
     check(None, false, "KUBECONFIG", false, "cluster");
@@ -33,5 +33,5 @@ fn which_home_is_meant() {
     check(None, false, "", true, STATE_DIR);
     check(None, false, "usual", false, "cluster");
     check(None, false, "pod", false, "cluster");
-    check(None, false, "", false, "no mesh: nothing is up in /run/leno");
+    check(None, false, "", false, "no mesh found: nothing runs in /run/leno");
 }

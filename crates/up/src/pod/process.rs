@@ -135,7 +135,7 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
         restarts += 1;
         delays += 1;
         tracing::warn!(
-            "pod {}/{}: {}: {shown}; started again in {} s",
+            "pod {}/{}: {}: {shown}; restart in {} s",
             run.key.0,
             run.key.1,
             process.name,
@@ -145,7 +145,7 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
             state.pid = None;
             state.ready = false;
             state.restarts = restarts;
-            state.state = format!("waiting {} s to start again: {shown}", wait.as_secs());
+            state.state = format!("waiting {} s to restart: {shown}", wait.as_secs());
         });
         before = format!(" (before: {shown})");
         tokio::select! {

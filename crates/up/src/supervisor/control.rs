@@ -35,7 +35,7 @@ pub(super) async fn start(home: &Arc<Home>, sources: &[PathBuf]) -> io::Result<t
             if began.elapsed() > RESTART.max {
                 attempt = 0;
             }
-            tracing::warn!("leno-control ended ({ended:?}), starting it again");
+            tracing::warn!("leno-control ended ({ended:?}) and is restarted");
             loop {
                 tokio::time::sleep(RESTART.delay(attempt, 0.0)).await;
                 attempt += 1;
@@ -88,7 +88,10 @@ async fn wait(child: &mut Child, state: &Path, log: &Log) -> io::Result<()> {
     let why = tokio::select! {
         () = ready => return Ok(()),
         ended = child.wait() => format!("leno-control ended: {ended:?}"),
-        () = tokio::time::sleep(FIRST_START_MAX) => "leno-control does not take connections".to_owned(),
+        () = tokio::time::sleep(FIRST_START_MAX) => "leno-control does not accept connections".to_owned(),
     };
-    Err(io::Error::other(format!("{why}; it said:\n    {}", log.last_lines().join("\n    "))))
+    Err(io::Error::other(format!(
+        "{why}; the last lines of its log:\n    {}",
+        log.last_lines().join("\n    ")
+    )))
 }

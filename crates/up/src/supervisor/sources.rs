@@ -23,7 +23,7 @@ pub(super) fn watch(sources: &[PathBuf], edits: mpsc::Sender<Loaded>) -> Option<
     let mut watcher = match watcher {
         Ok(watcher) => watcher,
         Err(error) => {
-            tracing::warn!("edits of manifests will not be noticed: {error}");
+            tracing::warn!("cannot watch manifests, so edits will not be applied: {error}");
             return None;
         }
     };
@@ -32,7 +32,10 @@ pub(super) fn watch(sources: &[PathBuf], edits: mpsc::Sender<Loaded>) -> Option<
         let parent = source.parent().filter(|parent| !parent.as_os_str().is_empty());
         let place = if source.is_dir() { source } else { parent.unwrap_or(Path::new(".")) };
         if let Err(error) = watcher.watch(place, RecursiveMode::NonRecursive) {
-            tracing::warn!("edits of {} will not be noticed: {error}", source.display());
+            tracing::warn!(
+                "cannot watch {}, so edits will not be applied: {error}",
+                source.display()
+            );
         }
     }
     let sources = sources.to_vec();

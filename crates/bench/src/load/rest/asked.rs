@@ -126,7 +126,7 @@ impl Asked {
         match self.word("runner").unwrap_or("http") {
             "http" | "tcp" => {}
             "grpc" => plan.protocol = Protocol::GrpcUnary,
-            other => return Err(format!("runner={other}: it is none of http, grpc, tcp")),
+            other => return Err(format!("runner={other}: it is not one of http, grpc, tcp")),
         }
         plan.connections = self.number("c")?.unwrap_or(CONNECTIONS);
         plan.streams = self.number("s")?.unwrap_or(1);
@@ -154,7 +154,7 @@ impl Asked {
             None => Some(DURATION),
         };
         if plan.duration.is_some_and(|length| length.is_zero() || length > DURATION_MAX) {
-            return Err("t: more than nothing, and at most a day".into());
+            return Err("t: the duration must be greater than 0, and at most a day".into());
         }
         plan.timeout = self.time("timeout")?.filter(|time| !time.is_zero()).unwrap_or(TIMEOUT);
         plan.body = self.word("payload").unwrap_or_default().as_bytes().to_vec();
@@ -245,9 +245,9 @@ mod tests {
         check("qps=5", "", Err("url is missing"));
         check("url=a:1&qps=x", "", Err("qps=x: no number"));
         check("url=a:1&t=5y", "", Err("t: \"5y\" is no time: 500ms, 10s, 1m30s, 2h"));
-        check("url=a:1&t=0s", "", Err("t: more than nothing, and at most a day"));
+        check("url=a:1&t=0s", "", Err("t: the duration must be greater than 0, and at most a day"));
         check("url=a:1&c=0", "", Err("c=0: from 1 to 10000"));
-        check("url=a:1&runner=udp", "", Err("runner=udp: it is none of http, grpc, tcp"));
+        check("url=a:1&runner=udp", "", Err("runner=udp: it is not one of http, grpc, tcp"));
         check("url=a:1&save=on", "", Err("\"save\" is not known here"));
         check("url=a:1&H=x", "", Err("H=x: no header field"));
         check("url=%zz", "", Err("\"%zz\" is no query"));

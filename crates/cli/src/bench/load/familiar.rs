@@ -63,14 +63,14 @@ const WORDS: [(&str, Meaning); 53] = [
     (
         "r",
         Refused(
-            "nothing: histograms always have three digits (fortio's), and redirects are not followed (oha's)",
+            "nothing: histograms always have three digits (fortio), and redirects are not followed (oha)",
         ),
     ),
     ("data-dir", Refused("--fortio-json FILE")),
     ("access-log-file", Refused("--csv FILE or --hlog FILE, which have a line for each second")),
     ("abort-on", Refused("a scenario with an assertion (leno bench run)")),
     ("http1.0", Refused("-H 'connection: close' or --disable-keepalive: requests are HTTP/1.1")),
-    ("unix-socket", Refused("an address: only TCP is spoken")),
+    ("unix-socket", Refused("an address: only TCP is supported")),
     ("resolve", Refused("the address in the URL, and -H 'host: NAME'")),
     ("resolve-ip-type", Refused("--ipv4 or --ipv6")),
     ("offset", Refused("sleep before it")),
@@ -78,8 +78,8 @@ const WORDS: [(&str, Meaning); 53] = [
     ("healthservice", Refused("the URL grpc://HOST:PORT/grpc.health.v1.Health/Check")),
     ("grpc-ping-delay", Refused("a server that waits, such as leno-worker")),
     ("grpc-metadata", Refused("-H 'NAME: VALUE'")),
-    ("grpc-compression", Refused("nothing: messages are sent as they are")),
-    ("udp-timeout", Refused("another tool: UDP is not spoken")),
+    ("grpc-compression", Refused("nothing: messages are sent unchanged")),
+    ("udp-timeout", Refused("another tool: UDP is not supported")),
 ];
 
 /// Flags of one letter that have a value: the word behind one of them is not looked at.
@@ -123,7 +123,7 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Spoken, String> {
         match meaning {
             Value(ours) => {
                 let value = given.map(OsString::from).or_else(|| words.next());
-                let value = value.ok_or_else(|| format!("-{name}: a value is missing"))?;
+                let value = value.ok_or_else(|| format!("-{name} needs a value"))?;
                 let mut flag = OsString::from(ours);
                 flag.push("=");
                 flag.push(value);
@@ -137,10 +137,10 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Spoken, String> {
                 if has_value && given.is_none() {
                     let _its = words.next();
                 }
-                spoken.left_out.push(format!("-{name} makes no difference here"));
+                spoken.left_out.push(format!("-{name} has no effect here"));
             }
             Refused(instead) => {
-                return Err(format!("-{name} is not known here; instead: {instead}"));
+                return Err(format!("-{name} is not supported; use instead: {instead}"));
             }
         }
     }
@@ -180,7 +180,7 @@ fn switch(name: &str, given: Option<&str>) -> Result<bool, String> {
     match given {
         None | Some("1" | "t" | "T" | "true" | "True" | "TRUE") => Ok(true),
         Some("0" | "f" | "F" | "false" | "False" | "FALSE") => Ok(false),
-        Some(other) => Err(format!("-{name}={other}: it is true or false")),
+        Some(other) => Err(format!("-{name}={other} is not valid: use true or false")),
     }
 }
 
@@ -237,12 +237,12 @@ mod tests {
 
     #[test]
     fn words_that_cannot_be_followed() {
-        check("-qps", Err("-qps: a value is missing"));
-        check("-keepalive=no a", Err("-keepalive=no: it is true or false"));
-        check("-offset 1s a", Err("-offset is not known here; instead: sleep before it"));
+        check("-qps", Err("-qps needs a value"));
+        check("-keepalive=no a", Err("-keepalive=no is not valid: use true or false"));
+        check("-offset 1s a", Err("-offset is not supported; use instead: sleep before it"));
         check(
             "-resolve-ip-type ip6 a",
-            Err("-resolve-ip-type is not known here; instead: --ipv4 or --ipv6"),
+            Err("-resolve-ip-type is not supported; use instead: --ipv4 or --ipv6"),
         );
     }
 }

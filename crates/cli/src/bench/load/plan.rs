@@ -61,8 +61,8 @@ pub(crate) fn plan_at(asked: &Asked, rate: &str) -> anyhow::Result<Plan> {
     plan.streams = asked.streams;
     plan.max_in_flight = asked.max_in_flight;
     profile(asked, &mut plan)?;
-    ensure!(asked.streams > 0, "--streams: at least one");
-    ensure!(asked.max_in_flight > 0, "--max-in-flight: at least one");
+    ensure!(asked.streams > 0, "--streams must be at least 1");
+    ensure!(asked.max_in_flight > 0, "--max-in-flight must be at least 1");
     plan.tls = Tls {
         insecure: asked.insecure,
         ca: asked.cacert.clone(),
@@ -73,7 +73,7 @@ pub(crate) fn plan_at(asked: &Asked, rate: &str) -> anyhow::Result<Plan> {
     plan.count = asked.count;
     let fallback = if asked.count.is_none() { Some(DURATION) } else { None };
     plan.duration = asked.duration.or(fallback);
-    ensure!(plan.duration != Some(Duration::ZERO), "-z: more than nothing");
+    ensure!(plan.duration != Some(Duration::ZERO), "-z: the duration must be greater than 0");
     plan.stream_messages = asked.stream_messages;
     plan.keep_alive = !asked.disable_keepalive;
     plan.connection_requests = asked.connection_reuse;
@@ -81,7 +81,7 @@ pub(crate) fn plan_at(asked: &Asked, rate: &str) -> anyhow::Result<Plan> {
     plan.warm_up = asked.warmup;
     plan.threads = threads(asked.threads)?;
     plan.seed = asked.seed;
-    ensure!(asked.spin <= SPIN_MAX, "--spin: at most 1ms");
+    ensure!(asked.spin <= SPIN_MAX, "--spin must be at most 1ms");
     plan.spin = asked.spin;
     plan.lateness_max = Some(asked.lateness_max).filter(|limit| !limit.is_zero());
     plan.labels = asked.labels.clone();
@@ -98,8 +98,12 @@ fn choices(asked: &Asked) -> anyhow::Result<Vec<Choice>> {
             choices.push(choice(word).map_err(anyhow::Error::msg)?);
         }
     }
-    ensure!(!choices.is_empty(), "--urls-from-file: no URL in it");
-    ensure!(choices.len() <= PLACES_MAX, "at most {PLACES_MAX} URLs; these are {}", choices.len());
+    ensure!(!choices.is_empty(), "--urls-from-file: the file has no URL");
+    ensure!(
+        choices.len() <= PLACES_MAX,
+        "too many URLs: {}, and at most {PLACES_MAX} are allowed",
+        choices.len()
+    );
     Ok(choices)
 }
 
@@ -126,7 +130,8 @@ fn choice(text: &str) -> Result<Choice, String> {
         _ => ("1", text),
     };
     let weight = weight.parse().ok().filter(|weight| *weight > 0);
-    let weight = weight.ok_or_else(|| format!("{text:?}: a weight is a number from 1"))?;
+    let weight =
+        weight.ok_or_else(|| format!("{text:?} is not a valid weight: use a number from 1"))?;
     Ok(Choice { url: url.trim().parse()?, weight })
 }
 
@@ -135,7 +140,7 @@ fn protocol(asked: &Asked, of_url: Protocol) -> anyhow::Result<Protocol> {
         None => None,
         Some("1.1") => Some(Protocol::Http1),
         Some("2") => Some(Protocol::Http2),
-        Some(other) => bail!("--http-version {other:?}: it is neither 1.1 nor 2"),
+        Some(other) => bail!("--http-version {other:?} is not valid: use 1.1 or 2"),
     };
     let wanted = if asked.grpc_stream {
         Protocol::GrpcStream
@@ -160,7 +165,7 @@ fn headers(asked: &Asked) -> anyhow::Result<Vec<(String, String)>> {
     for field in &asked.headers {
         let (name, value) = field
             .split_once(':')
-            .with_context(|| format!("-H {field:?}: a header field is written as name: value"))?;
+            .with_context(|| format!("-H {field:?} is not a header field: use NAME: VALUE"))?;
         headers.push((name.trim().to_owned(), value.trim().to_owned()));
     }
     let authorization = asked.basic_auth.as_deref().map(basic_authorization);
@@ -180,7 +185,7 @@ fn profile(asked: &Asked, plan: &mut Plan) -> anyhow::Result<()> {
     plan.profile = asked.profile.parse().map_err(|error| anyhow::anyhow!("--profile: {error}"))?;
     let closed = plan.schedule == Schedule::Closed;
     if closed && plan.profile.has_own_schedules() {
-        bail!("--profile {}: -q RATE is missing", plan.profile.name());
+        bail!("--profile {} needs -q RATE", plan.profile.name());
     }
     plan.manner =
         Manner { uniform: asked.uniform, jitter: asked.jitter, no_catch_up: asked.nocatchup };
@@ -189,7 +194,7 @@ fn profile(asked: &Asked, plan: &mut Plan) -> anyhow::Result<()> {
     }
     ensure!(
         !asked.jitter,
-        "--jitter: only with --profile fortio; otherwise connections do not fire together anyway, and --arrival poisson is random"
+        "--jitter is only valid with --profile fortio; other profiles do not send on all connections at once, and --arrival poisson is random"
     );
     if asked.uniform
         && let Schedule::Open { arrival, .. } = &plan.schedule
@@ -205,7 +210,7 @@ fn profile(asked: &Asked, plan: &mut Plan) -> anyhow::Result<()> {
 }
 
 fn threads(wanted: Option<usize>) -> anyhow::Result<usize> {
-    ensure!(wanted != Some(0), "--threads: at least one");
+    ensure!(wanted != Some(0), "--threads must be at least 1");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(wanted.unwrap_or(if cores <= 2 { 1 } else { cores }))
 }
@@ -235,7 +240,7 @@ fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
             "burst" => arrival = Arrival::Burst,
             "steps" => changing = true,
             "ramp" => (ramp, changing) = (true, true),
-            _ => bail!("--arrival {word:?}: it is none of uniform, poisson, burst, steps, ramp"),
+            _ => bail!("--arrival {word:?}: it is not one of uniform, poisson, burst, steps, ramp"),
         }
     }
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|rate| rate.is_finite());
@@ -248,16 +253,16 @@ fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
             })
             .collect();
         let points = points.with_context(|| {
-            format!("-q {rate:?}: a changing rate is written as 0s:100,30s:1000")
+            format!("-q {rate:?} is not a changing rate: write it as 0s:100,30s:1000")
         })?;
         if ramp { Rate::Ramp(points) } else { Rate::Steps(points) }
     } else {
         // -1 is fortio's word for it.
         let known = if matches!(rate, "max" | "-1") { Some(0.0) } else { number(rate) };
-        let rate = known.with_context(|| format!("-q {rate:?}: no number"))?;
+        let rate = known.with_context(|| format!("-q {rate:?} is not a number"))?;
         ensure!(!changing, "--arrival steps and ramp need points: -q 0s:100,30s:1000");
         if rate == 0.0 {
-            ensure!(words.is_empty(), "--arrival: -q RATE is missing");
+            ensure!(words.is_empty(), "--arrival needs -q RATE");
             return Ok(Schedule::Closed);
         }
         Rate::Constant(rate)
@@ -270,7 +275,7 @@ fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
 
 /// `500`, `10k`, `2m`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no number: 500, 10k, 2m");
+    let wrong = || format!("{text:?} is not a number such as 500, 10k or 2m");
     let lower = text.to_ascii_lowercase();
     let (digits, factor) = match lower.strip_suffix('k') {
         Some(digits) => (digits, 1_000),
@@ -282,7 +287,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 
 /// `1:10`, or `5`.
 pub(crate) fn reuse(text: &str) -> Result<(u64, u64), String> {
-    let wrong = || format!("{text:?}: it is written as LEAST:MOST, from 1");
+    let wrong = || format!("{text:?} is not LEAST:MOST with numbers from 1");
     let (least, most) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
     let (least, most) = number(least).zip(number(most)).ok_or_else(wrong)?;

@@ -183,7 +183,7 @@ async fn trial(reach: &Reach, facts: &mut Facts) {
     let is_left_out = |name: &str| name == facts.namespace || EXCLUDED.contains(&name);
     let namespace = facts.only.as_deref().filter(|name| !is_left_out(name)).unwrap_or("default");
     if is_left_out(namespace) {
-        facts.trial = Some(Err(format!("nothing in {namespace} is injected")));
+        facts.trial = Some(Err(format!("pods in {namespace} are never injected")));
         return;
     }
     let pod = json!({
@@ -245,7 +245,7 @@ mod tests {
             assert!(text.contains("is forbidden: User \"eve\" cannot"), "{text}");
             let whole = shown::text(&findings, false);
             assert!(!whole.contains("√ the nodes' clocks"), "{whole}");
-            assert!(!whole.contains("√ the control plane may do"), "{whole}");
+            assert!(!whole.contains("√ the control plane has the rights"), "{whole}");
         }
     }
 

@@ -115,7 +115,9 @@ impl Choosing {
         let external = identity["external"] == Value::Bool(true);
         if external {
             if self.issuer.is_some() {
-                bail!("identity.external says that others make the issuer, and a flag brings one");
+                bail!(
+                    "identity.external means that another program creates the issuer; do not give one with a flag"
+                );
             }
             if let Some(anchors) = self.anchors.take() {
                 values::merge(&mut self.given, json!({"identity": {"trustAnchors": anchors}}));
@@ -134,7 +136,7 @@ impl Choosing {
         let found = match (issuer, anchors) {
             (Some(issuer), Some(anchors)) => Identity { anchors, issuer, root: None },
             (Some(_), None) => bail!(
-                "an issuer without its roots: --identity-trust-anchors-file is missing, which every proxy trusts"
+                "an issuer needs its roots, which every proxy trusts: --identity-trust-anchors-file is missing"
             ),
             (None, anchors) => {
                 let mut other = other(&domain)?;
@@ -230,14 +232,14 @@ mod tests {
         };
         check(
             &set("control.replica=2"),
-            "control.replica is not known; here there are affinity, image",
+            "control.replica is unknown; known values here: affinity, image",
         );
         check(&set("control.replicas=two"), "control.replicas: \"two\" is no integer");
         check(
             &set("control.logLevel=blah,proxy.image=a"),
-            "proxy.image: \"a\" is no image with a tag or digest\nleno: control.logLevel: \"blah\" is no level",
+            "proxy.image: \"a\" is not an image with a tag or digest\nleno: control.logLevel: \"blah\" is not a level",
         );
-        check(&set("control"), "--set: \"control\" is no NAME=VALUE");
+        check(&set("control"), "--set: \"control\" is not NAME=VALUE");
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -254,17 +256,14 @@ mod tests {
         };
         let values = chosen(&brought, json!({})).unwrap();
         assert_eq!(values["identity"]["root"]["key"], "");
-        check(
-            &Choice { identity_trust_anchors_file: None, ..brought.clone() },
-            "without its roots",
-        );
+        check(&Choice { identity_trust_anchors_file: None, ..brought.clone() }, "needs its roots");
         let roots = file("other.pem", &other.anchors);
         let not_signed = Choice { identity_trust_anchors_file: roots, ..brought.clone() };
-        check(&not_signed, "not signed by the trust anchors");
+        check(&not_signed, "not signed by a trust anchor");
         let key = file("other-key.pem", &other.issuer.key);
         check(&Choice { identity_issuer_key_file: key, ..brought.clone() }, "does not belong");
         let external = Choice { set: vec!["identity.external=true".to_owned()], ..brought };
-        check(&external, "others make the issuer");
+        check(&external, "another program creates the issuer");
     }
 
     #[test]

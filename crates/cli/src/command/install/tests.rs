@@ -98,9 +98,9 @@ fn mesh(namespace: &str) -> BTreeMap<String, Value> {
 fn a_second_control_plane_is_refused_wherever_the_first_is() {
     let api = Api::with(mesh("leno"));
     let said = api.refused("leno install --namespace mesh2");
-    assert!(said.starts_with("Leno is in namespace leno of this cluster already ("), "{said}");
+    assert!(said.starts_with("Leno is already in namespace leno of this cluster ("), "{said}");
     let said = api.refused("leno install");
-    assert!(said.starts_with("Leno is in namespace leno of this cluster already. "), "{said}");
+    assert!(said.starts_with("Leno is already in namespace leno of this cluster. "), "{said}");
     assert_eq!(api.refused("leno install --namespace mesh2 --ignore-cluster"), "");
     // Its namespace was deleted, and nothing else.
     let mut left = mesh("leno");
@@ -167,7 +167,7 @@ fn namespaces_that_are_nobodys_to_take() {
         ("kube-system", "--namespace kube-system is the cluster's own"),
         ("kube-public", "--namespace kube-public is the cluster's own"),
         ("kube-node-lease", "--namespace kube-node-lease is the cluster's own"),
-        ("default", "--namespace default is everybody's"),
+        ("default", "--namespace default is shared with other programs"),
     ] {
         for flags in ["", "--ignore-cluster"] {
             let said = api.refused(&format!("leno install -n {namespace} {flags}"));
@@ -237,7 +237,7 @@ fn what_is_uninstalled_is_ours() {
         assert!(all.iter().any(|one| one == path), "{path} is not in {all:?}");
     }
     let said = paths(&api, "leno uninstall --namespace mesh2").unwrap_err().to_string();
-    assert_eq!(said, "nothing of Leno is in namespace mesh2 of this cluster");
+    assert_eq!(said, "namespace mesh2 of this cluster has no objects of Leno");
 
     // What others run there would go with the namespace; where nobody says what is there, it stays, too.
     let pod = |name: &str, labels: Value| {
@@ -281,7 +281,9 @@ fn proxies_of_another_control_plane_are_no_reason_to_stay() {
     refuse_while_meshed(&[pod("leno")], "mesh2").unwrap();
     let said = refuse_while_meshed(&[pod("leno")], "leno").unwrap_err().to_string();
     assert!(
-        said.starts_with("1 pods have proxies, which will not be certified any more: shop/web.")
+        said.starts_with(
+            "1 pods have proxies, which could not renew their certificates: shop/web."
+        )
     );
     let mut unnamed = pod("leno");
     unnamed["spec"]["initContainers"][0]["env"].take();
@@ -345,7 +347,7 @@ fn an_upgrade_keeps_the_order_of_a_rotation() {
         assert!(said.is_empty() || said.contains("(1) leno upgrade --identity-trust-"), "{said}");
     };
     let (early, left_out) =
-        ("no root that is installed vouches", "the new trust anchors leave out");
+        ("no installed root has signed", "the new trust anchors do not include");
     check(&installed, &format!("{with_both}{issuer}"), early);
     check(&installed, &format!("{with_both}{issuer} --force"), "");
     check(&installed, &format!("{with_new}{issuer}"), left_out);

@@ -13,7 +13,10 @@ const FOLLOWED_MAX: usize = 64;
 
 pub(super) fn print(home: &ClusterHome, wanted: &[Wanted], logs: &Logs) -> anyhow::Result<()> {
     if logs.follow && wanted.len() > FOLLOWED_MAX {
-        bail!("{} logs; at most {FOLLOWED_MAX} are followed at once", wanted.len());
+        bail!(
+            "these are {} logs, and at most {FOLLOWED_MAX} can be followed at once",
+            wanted.len()
+        );
     }
     if logs.follow {
         output::end_at_interrupt()?;

@@ -78,9 +78,9 @@ fn pods_by_what_they_are_of() {
     check("po/web-1", &["shop web-1 1/1 90.00 % 10.0 - - - 2"]);
     check("svc", &["data db - 100.00 % 12.0 - - - 0"]);
     check("svc/x", &[]);
-    let kinds = "is no kind that has figures: deploy, sts, ds, job, rs, rc, po, svc, ns";
+    let kinds = "is not a valid kind; use deploy, sts, ds, job, rs, rc, po, svc or ns";
     check("authority", &[&format!("\"authority\" {kinds}")]);
-    check("deploy/", &["deployment/ wants a name"]);
+    check("deploy/", &["deployment/ needs a name"]);
 }
 
 #[test]

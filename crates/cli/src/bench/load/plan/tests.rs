@@ -112,7 +112,7 @@ fn mistakes_name_the_flag() {
         ("-c -5 http://a/", "error: invalid value '-5' for '--connections"),
         ("-c 0 http://a/ -n 1x", "error: invalid value '1x' for '--count"),
         ("-n -5 http://a/", "error: invalid value '-5' for '--count"),
-        ("-z 0 http://a/", "-z: more than nothing"),
+        ("-z 0 http://a/", "-z: the duration must be greater than 0"),
         ("-z -5s http://a/", "error: invalid value '-5s' for '--duration"),
         ("--timeout 5y http://a/", "error: invalid value '5y' for '--timeout"),
         ("--connection-reuse 5:1 http://a/", "error: invalid value '5:1' for '--connection-reuse"),
