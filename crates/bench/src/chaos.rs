@@ -133,7 +133,7 @@ fn act(
     match action {
         Action::Signal { kind, workload, count, signal } => {
             let pods = targets.choose(kind, stage.pods(workload)?, *count);
-            anyhow::ensure!(!pods.is_empty(), "no pod of {workload} is there for it");
+            anyhow::ensure!(!pods.is_empty(), "{workload} has no pod left for it");
             for pod in &pods {
                 stage.signal(pod, *signal)?;
             }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(
             failed,
             [
-                "could not be done: no pod of nothing is there for it",
+                "could not be done: nothing has no pod left for it",
                 "could not be done: there is none"
             ]
         );

@@ -87,7 +87,7 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
-            format!("no mesh {text:?}; there are {}", names.join(", "))
+            format!("{text:?} is not a known mesh; known: {}", names.join(", "))
         })
     }
 }
@@ -137,7 +137,7 @@ impl FromStr for Choice {
         };
         let mut choice = Self::from(name.parse::<Kind>()?);
         match program {
-            Some("") => return Err(format!("{text:?}: a program follows `=`")),
+            Some("") => return Err(format!("{text:?}: the program after `=` is missing")),
             Some(_) if choice.kind == Kind::None => {
                 return Err("`none` runs no program".to_owned());
             }
@@ -158,7 +158,7 @@ impl FromStr for Choice {
         }
         let workers = choice.options.get("workers").map(|count| count.parse::<u16>());
         if workers.is_some_and(|count| !matches!(count, Ok(1..=256))) {
-            return Err(format!("{text:?}: workers are a number from 1 to 256"));
+            return Err(format!("{text:?}: workers must be a number from 1 to 256"));
         }
         Ok(choice)
     }
@@ -172,7 +172,9 @@ pub fn choices(text: &str) -> Result<Vec<Choice>, Vec<String>> {
     let (mut found, mut mistakes) = (Vec::new(), Vec::new());
     for part in text.split(',') {
         match part.parse::<Choice>() {
-            Ok(choice) if found.contains(&choice) => mistakes.push(format!("{part:?} comes twice")),
+            Ok(choice) if found.contains(&choice) => {
+                mistakes.push(format!("{part:?} appears twice"))
+            }
             Ok(choice) => found.push(choice),
             Err(mistake) => mistakes.push(mistake),
         }
@@ -257,7 +259,7 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 /// What a missing program is said with.
 pub(crate) fn lacking(choice: &Choice, what: &str, install: &str) -> String {
     match &choice.program {
-        Some(said) => format!("{}: there is no program {}", choice.kind, said.display()),
+        Some(said) => format!("{}: the program {} does not exist", choice.kind, said.display()),
         None => format!("{}: {what} is not installed; {install}", choice.kind),
     }
 }
@@ -294,12 +296,12 @@ mod tests {
         check("envoy=/e/envoy+workers=2,nginx", "[envoy=/e/envoy+workers=2][nginx]");
         check(
             "istio,none=/x,leno=,leno,leno",
-            "no mesh \"istio\"; there are none, leno, envoy, haproxy, nginx, linkerd; `none` runs no program; \
-             \"leno=\": a program follows `=`; \"leno\" comes twice",
+            "\"istio\" is not a known mesh; known: none, leno, envoy, haproxy, nginx, linkerd; `none` runs no program; \
+             \"leno=\": the program after `=` is missing; \"leno\" appears twice",
         );
         check("leno+speed=9", "\"leno+speed=9\": \"speed=9\" is not one of workers, leno");
-        check("leno+workers=0", "\"leno+workers=0\": workers are a number from 1 to 256");
-        check("", "no mesh \"\"; there are none, leno, envoy, haproxy, nginx, linkerd");
+        check("leno+workers=0", "\"leno+workers=0\": workers must be a number from 1 to 256");
+        check("", "\"\" is not a known mesh; known: none, leno, envoy, haproxy, nginx, linkerd");
     }
 
     #[test]

@@ -82,8 +82,8 @@ pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
     let beside = file.parent().unwrap_or(Path::new("."));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let import =
-        import::campaign(&text, &name).with_context(|| format!("{} is no load", file.display()))?;
+    let import = import::campaign(&text, &name)
+        .with_context(|| format!("{} is not a load", file.display()))?;
     let Some(campaign) = import else {
         let campaign = parse(&text).with_context(|| file.display().to_string())?;
         return write(&campaign, beside);

@@ -74,7 +74,7 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
     if request.dry_run {
         print!("{}", say::plan(&scenario, &choices, &plan));
         for why in lacking.iter().chain(&impossible) {
-            println!("cannot be done on this machine: {why}");
+            println!("this machine cannot run the scenario: {why}");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -168,7 +168,7 @@ fn choices(
         lacking.iter().for_each(|why| eprintln!("left out: {why}"));
     }
     if choices.is_empty() {
-        bail!("none of the scenario's meshes can be run on this machine");
+        bail!("this machine can run none of the scenario's meshes");
     }
     Ok((choices, lacking))
 }

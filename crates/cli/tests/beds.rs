@@ -327,7 +327,7 @@ fn what_is_not_linkerds_proxy_is_said() {
     }
     check(
         "#!/bin/sh\necho unknown option; exit 2\n",
-        &["is no linkerd2-proxy: exit status: 2, and it said \"unknown option\""],
+        &["is not linkerd2-proxy: exit status: 2, and it said \"unknown option\""],
     );
     let crash = "given[\"uid\"] = ";
     assert!(STAND_IN.contains(crash));

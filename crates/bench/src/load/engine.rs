@@ -140,26 +140,29 @@ fn normal(plan: &Plan) -> anyhow::Result<Plan> {
         plan.streams = 1;
     }
     plan.streams = plan.streams.max(1);
-    ensure!(plan.connections > 0, "-c: at least one connection");
-    ensure!(plan.count.is_some() || plan.duration.is_some(), "-n or -z: how many, or how long");
-    ensure!(plan.count != Some(0), "-n: at least one request");
+    ensure!(plan.connections > 0, "-c must be at least 1");
+    ensure!(
+        plan.count.is_some() || plan.duration.is_some(),
+        "use -n (number of requests) or -z (duration)"
+    );
+    ensure!(plan.count != Some(0), "-n must be at least 1");
     ensure!(!plan.timeout.is_zero(), "--timeout: the duration must be greater than 0");
     if let Schedule::Open { rate, .. } = &plan.schedule {
         let mistake = rate.mistake();
         ensure!(mistake.is_none(), "-q: {}", mistake.unwrap_or_default());
         ensure!(
             !plan.profile.has_own_schedules() || rate.at(0.0) > 0.0,
-            "-q: a rate from the beginning with this profile"
+            "-q: this profile needs a rate from the start"
         );
     }
     if let Some((least, most)) = plan.connection_requests {
         ensure!(
             0 < least && least <= most,
-            "--connection-reuse: from 1, and not less at most than at least"
+            "--connection-reuse must be LEAST:MOST, with 1 <= LEAST <= MOST"
         );
         ensure!(
             plan.streams == 1,
-            "--connection-reuse: only with one request at a time on a connection"
+            "--connection-reuse is only valid with one request at a time on a connection"
         );
     }
     places(&plan)?;
@@ -174,17 +177,17 @@ fn normal(plan: &Plan) -> anyhow::Result<Plan> {
 fn places(plan: &Plan) -> anyhow::Result<()> {
     let Some(first) = plan.urls.first() else { return Ok(()) };
     for choice in &plan.urls {
-        ensure!(choice.weight > 0, "{}: a weight is at least 1", choice.url);
+        ensure!(choice.weight > 0, "{}: the weight must be at least 1", choice.url);
         ensure!(
             choice.url.scheme == first.url.scheme,
-            "{} and {}: all places of a load begin alike",
+            "{} and {}: all URLs of a load must have the same scheme",
             first.url,
             choice.url
         );
     }
     // A stream is one call for all its messages, and cannot go elsewhere.
     let one = plan.protocol != Protocol::GrpcStream || plan.urls.len() == 1;
-    ensure!(one, "gRPC streams have one URL");
+    ensure!(one, "gRPC streams need exactly one URL");
     Ok(())
 }
 

@@ -271,7 +271,7 @@ fn histogram(distribution: &Distribution) -> Result<Histogram, String> {
     for interval in distribution.data.iter().flatten() {
         let Interval { start, end, count, .. } = *interval;
         if !(start.is_finite() && end.is_finite() && start >= 0.0 && end >= start) {
-            return Err(format!("fortio's JSON: {start} to {end} is no interval"));
+            return Err(format!("fortio's JSON: {start} to {end} is not a valid interval"));
         }
         let steps = count.min(STEPS_MAX);
         for step in 0..steps {

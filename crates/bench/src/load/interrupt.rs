@@ -54,6 +54,6 @@ fn watched(ends: bool) -> anyhow::Result<Arc<AtomicBool>> {
             }
         })
         .context("a thread")?;
-    listens.recv().context("signals cannot be listened to")?;
+    listens.recv().context("could not install the signal handler")?;
     Ok(flag)
 }

@@ -119,7 +119,7 @@ impl FromStr for Profile {
 /// # Errors
 /// It is no time, or more than a year.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: 500ms, 10s, 1m30s, 2h");
+    let wrong = || format!("{text:?} is not a duration such as 500ms, 10s, 1m30s or 2h");
     let mut rest = text.trim();
     let mut seconds = 0.0;
     while !rest.is_empty() {

@@ -139,7 +139,7 @@ impl Runs {
         });
         if started.is_err() {
             lock(&self.all).remove(&id);
-            let message = "no thread for another load";
+            let message = "could not start a thread for another load";
             return Err(Reply::new(503, json!({ "error": true, "message": message })));
         }
         Ok((id, ended))

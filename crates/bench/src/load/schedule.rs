@@ -65,10 +65,10 @@ impl Rate {
             Self::Steps(points) | Self::Ramp(points) => points,
         };
         if points.windows(2).any(|pair| pair[1].0 <= pair[0].0) {
-            return Some("points must be in the order of time, each later than the last".into());
+            return Some("each point must be later than the one before".into());
         }
         if let Some((at, _)) = points.iter().find(|(at, _)| !(at.is_finite() && *at >= 0.0)) {
-            return Some(format!("{at} s is no time"));
+            return Some(format!("{at} s is not a valid time"));
         }
         if !points.iter().any(|(_, rate)| *rate > 0.0) {
             return Some("at least one point needs a rate above 0".into());
@@ -107,7 +107,7 @@ impl Rate {
 
 fn mistake_of(rate: f64, positive: bool) -> Option<String> {
     let wrong = !rate.is_finite() || rate < 0.0 || (positive && rate == 0.0);
-    wrong.then(|| format!("{rate} is no rate"))
+    wrong.then(|| format!("{rate} is not a valid rate"))
 }
 
 /// A stretch of time in which the rate is a straight line.

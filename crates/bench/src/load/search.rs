@@ -28,13 +28,13 @@ impl Bounds {
     pub fn mistake(&self) -> Option<String> {
         let rate = |rate: f64| rate.is_finite() && rate >= LEAST;
         if !rate(self.first) {
-            return Some(format!("--from: {} is no rate from {LEAST}/s on", self.first));
+            return Some(format!("--from: {} is less than {LEAST}/s", self.first));
         }
         if !rate(self.most) || self.most < self.first {
             return Some(format!("--max: {} is below the first rate", self.most));
         }
         let known = self.precision.is_finite() && (0.001..1.0).contains(&self.precision);
-        (!known).then(|| "--precision: from 0.1% to below 100%".to_owned())
+        (!known).then(|| "--precision must be at least 0.1% and less than 100%".to_owned())
     }
 }
 

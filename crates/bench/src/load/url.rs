@@ -100,15 +100,13 @@ impl FromStr for Url {
         let scheme = Scheme::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(scheme));
         let scheme = scheme.map(|(_, scheme)| *scheme);
         let scheme = scheme.ok_or_else(|| {
-            format!("{text:?}: a URL begins with http, https, grpc, grpcs, tcp or tls, then ://")
+            format!("{text:?} is not a URL: it must start with http, https, grpc, grpcs, tcp or tls, then ://")
         })?;
         let rest = rest.split('#').next().unwrap_or_default();
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(format!(
-                "{text:?}: user and password belong into --basic-auth or a header"
-            ));
+            return Err(format!("{text:?}: use --basic-auth or a header for user and password"));
         }
         if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(format!("{text:?}: spaces and control characters must be %-escaped"));

@@ -17,7 +17,7 @@ pub fn home(choice: &Choice) -> Result<PathBuf, String> {
         return if absolute.is_file() {
             Ok(absolute)
         } else {
-            Err(format!("{}: there is no program {}", choice.kind, said.display()))
+            Err(format!("{}: the program {} does not exist", choice.kind, said.display()))
         };
     }
     let own = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;

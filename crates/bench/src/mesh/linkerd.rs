@@ -65,7 +65,9 @@ pub fn version(program: &Path) -> Result<String, String> {
             // Nothing of it is needed, whether it is still there or has just ended.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{shown} is no linkerd2-proxy: it goes on without configuration"));
+            return Err(format!(
+                "{shown} is not linkerd2-proxy: it continues without a configuration"
+            ));
         }
         std::thread::sleep(LOOK_AGAIN);
     }
@@ -73,7 +75,7 @@ pub fn version(program: &Path) -> Result<String, String> {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     build(output.status.code(), &said).ok_or_else(|| {
-        format!("{shown} is no linkerd2-proxy: {}, {}", output.status, quoted(&said))
+        format!("{shown} is not linkerd2-proxy: {}, {}", output.status, quoted(&said))
     })
 }
 
@@ -218,9 +220,9 @@ mod tests {
         };
         check("#!/bin/sh\nexit 0\n", 0o600, "IT cannot be run: Permission denied (os error 13)");
         check("\u{1}\u{2}", 0o700, "IT cannot be run: Exec format error (os error 8)");
-        let quiet = "IT is no linkerd2-proxy: exit status: 0, and it said nothing";
+        let quiet = "IT is not linkerd2-proxy: exit status: 0, and it said nothing";
         check("#!/bin/sh\nexit 0\n", 0o700, quiet);
-        let usage = "IT is no linkerd2-proxy: exit status: 64, and it said \"usage: it\"";
+        let usage = "IT is not linkerd2-proxy: exit status: 64, and it said \"usage: it\"";
         check("#!/bin/sh\necho usage: it >&2\nexit 64\n", 0o700, usage);
     }
 

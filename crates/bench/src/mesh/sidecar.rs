@@ -68,7 +68,7 @@ impl FromStr for Peer {
             "nginx" => Ok(Self::Nginx),
             "envoy" => Ok(Self::Envoy),
             "linkerd" => Ok(Self::Linkerd),
-            _ => Err(format!("no sidecar {text:?}")),
+            _ => Err(format!("{text:?} is not a known sidecar")),
         }
     }
 }
@@ -141,7 +141,9 @@ pub fn run(wanted: &Wanted) -> Result<()> {
             until_quiet(&changes)?;
             match kept.configure() {
                 Ok(mark) => configured.store(mark, Ordering::Release),
-                Err(error) => eprintln!("keeping the configuration before: {error:#}"),
+                Err(error) => eprintln!(
+                    "the new configuration was rejected; the previous one stays: {error:#}"
+                ),
             }
         }
     }
@@ -275,7 +277,7 @@ impl Kept {
             (Peer::Envoy | Peer::Linkerd, _) => return Ok(()),
         }
         let Some((first, arguments)) = self.wanted.become_command.split_first() else {
-            bail!("no command to become the proxy with")
+            bail!("the command of the proxy is missing")
         };
         let child = Command::new(first)
             .args(arguments)

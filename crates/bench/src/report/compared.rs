@@ -96,7 +96,7 @@ pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
     if sentences.is_empty() {
         let tried = campaign.cells.iter().any(|cell| !cell.runs.is_empty());
         let nothing =
-            if tried { "No repetition may be quoted." } else { "Nothing has been measured yet." };
+            if tried { "No repetition is valid." } else { "Nothing has been measured yet." };
         sentences.push(nothing.into());
     }
     sentences

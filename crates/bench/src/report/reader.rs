@@ -36,7 +36,9 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Torn(error) | Self::Malformed(error) => write!(out, "{error}"),
-            Self::NoSchema => out.write_str("no result of leno bench run: it has no schema"),
+            Self::NoSchema => {
+                out.write_str("the file is not a result of leno bench run: it has no schema")
+            }
             Self::OtherVersion(schema) => {
                 write!(out, "its schema is {schema}, and this leno reads {SCHEMA}")
             }
@@ -121,7 +123,7 @@ mod tests {
     fn what_is_wrong_is_said_in_words() {
         check("", "EOF", true);
         check(r#"{"schema":"leno-bench/result/v1","cells":[{"#, "EOF", true);
-        check("{}", "no result of leno bench run: it has no schema", false);
+        check("{}", "the file is not a result of leno bench run: it has no schema", false);
         check(r#"{"schema":7}"#, "it has no schema", false);
         check(&format!(r#"{{"schema":"{SCHEMA}"}}"#), "missing field", false);
         let other = format!("its schema is v9, and this leno reads {SCHEMA}");

@@ -77,7 +77,7 @@ pub fn run(
     let root = fs::canonicalize(directory)
         .with_context(|| format!("no results in {}", directory.display()))?;
     if !root.is_dir() {
-        bail!("{} is no directory", root.display());
+        bail!("{} is not a directory", root.display());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -154,7 +154,7 @@ impl Site {
         }
         route(request.uri().path())
             .and_then(|route| self.find(&route))
-            .unwrap_or_else(|| text(StatusCode::NOT_FOUND, "there is nothing here\n"))
+            .unwrap_or_else(|| text(StatusCode::NOT_FOUND, "not found\n"))
     }
 
     fn find(&self, route: &Route<'_>) -> Option<Response<Full<Bytes>>> {
@@ -330,10 +330,10 @@ async fn load(runs: &rest::Runs, path: &str, request: Request<Incoming>) -> Resp
     let is_elsewhere = head.headers.contains_key(header::ORIGIN)
         || head.headers.get("sec-fetch-site").is_some_and(|site| site != "none");
     if is_elsewhere {
-        return text(StatusCode::FORBIDDEN, "no loads for pages in a browser\n");
+        return text(StatusCode::FORBIDDEN, "pages in a browser cannot start loads\n");
     }
     let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
-        return text(StatusCode::PAYLOAD_TOO_LARGE, "64 KiB are enough for a load\n");
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "the request is larger than 64 KiB\n");
     };
     let query = head.uri.query().unwrap_or_default();
     let reply = runs.answer(path, query, &body.to_bytes()).await;

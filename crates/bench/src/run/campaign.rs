@@ -68,7 +68,7 @@ impl Going<'_> {
         // Generators and topologies run this program from its file: two builds in one result would be no result.
         anyhow::ensure!(
             std::env::current_exe().is_ok_and(|program| program.exists()),
-            "this program's file was replaced while it ran; start again, and leave it alone meanwhile"
+            "the file of this program was replaced while it ran; start again, and do not rebuild it during the run"
         );
         let planned = &self.plan.cells[step.cell];
         let rate = self.rate(planned)?;
@@ -201,7 +201,7 @@ impl Going<'_> {
             Some(Rate::Share { share, load }) => (share, load),
         };
         let lowest = lowest_rate(&self.campaign.cells, load).with_context(|| {
-            format!("no rate is known of the load {load}, so none can follow from it")
+            format!("the load {load} has no measured rate, so no share of it can be computed")
         })?;
         Ok(Some(whole(lowest * share)))
     }

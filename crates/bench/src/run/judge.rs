@@ -182,11 +182,7 @@ fn verdict(campaign: &Campaign) -> (String, Vec<String>) {
             reasons.sort_unstable();
             reasons.dedup();
             reasons.truncate(3);
-            invalid.push(format!(
-                "{}: no repetition may be quoted: {}",
-                name(cell),
-                reasons.join("; ")
-            ));
+            invalid.push(format!("{}: no repetition is valid: {}", name(cell), reasons.join("; ")));
         }
     }
     let failed = campaign.assertions.iter().filter(|assertion| !assertion.pass).map(|assertion| {
@@ -349,9 +345,6 @@ mod tests {
         judge(&mut campaign, &scenario("{metric: p99, max: 3ms}"));
         assert!(campaign.assertions.is_empty());
         assert_eq!(campaign.verdict, "invalid");
-        assert_eq!(
-            campaign.verdict_reasons,
-            ["leno main rate=20: no repetition may be quoted: late"]
-        );
+        assert_eq!(campaign.verdict_reasons, ["leno main rate=20: no repetition is valid: late"]);
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn starting(choice: &Choice) {
 pub(crate) fn done(run: &Run) {
     eprintln!("{}", figures(run));
     for reason in &run.invalid_reasons {
-        eprintln!("          not quoted: {reason}");
+        eprintln!("          invalid: {reason}");
     }
     if let Some(note) = validity::note(&run.resources, cores()) {
         eprintln!("          note: {note}");
@@ -153,7 +153,7 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     let is_marked = rows.iter().any(|row| row.iter().any(|figure| figure.ends_with('?')));
     let mut text = table(&rows);
     if is_marked {
-        text.push_str("? fewer than ten requests lie beyond it: not to be quoted\n");
+        text.push_str("? fewer than ten requests are beyond this percentile: too few to quote\n");
     }
     text.push_str(&disturbed(campaign));
     let holding = campaign.assertions.iter().filter(|assertion| assertion.pass).count();
@@ -180,7 +180,7 @@ fn disturbed(campaign: &Campaign) -> String {
     match busy {
         0 => String::new(),
         _ => format!(
-            "note: in {busy} of {all} repetitions something else kept a quarter of the machine busy, or more\n"
+            "note: in {busy} of {all} repetitions other programs kept at least a quarter of the machine busy\n"
         ),
     }
 }

@@ -48,14 +48,14 @@ pub fn reasons(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
     let held = |used: &[Used]| used.iter().map(|used| used.throttled_s).sum::<f64>();
     for (role, used) in [("generator", &seen.resources.generator), ("app", &seen.resources.app)] {
         if held(used) > rules.throttled_max.as_secs_f64() {
-            reasons.push(format!("{role}: held back by a CPU limit for {:.3} s", held(used)));
+            reasons.push(format!("{role}: throttled by a CPU limit for {:.3} s", held(used)));
         }
     }
     let steal = seen.resources.machine.steal_share;
     if steal > rules.steal_max {
         let (steal, most) = (steal * 100.0, rules.steal_max * 100.0);
         reasons.push(format!(
-            "machine: what it runs on took {steal:.1} % of its time, more than {most} %"
+            "machine: the hypervisor took away {steal:.1} % of its time (CPU steal), more than {most} %"
         ));
     }
     if !seen.is_closed {
@@ -105,7 +105,7 @@ const OTHERS_SHARE: f64 = 0.25;
 pub fn note(resources: &Resources, cores: usize) -> Option<String> {
     let others: f64 = resources.node_residual.iter().map(|used| used.cores.mean).sum();
     (others > OTHERS_SHARE * cores as f64)
-        .then(|| format!("something else kept {others:.1} of {cores} cores busy meanwhile"))
+        .then(|| format!("other programs kept {others:.1} of {cores} cores busy"))
 }
 
 /// Failed requests and answers of 500 and above, as a share of those sent.
@@ -172,13 +172,13 @@ mod tests {
                 resources.app.push(Used { cores, throttled_s: 0.5, ..Used::default() });
             },
             &[
-                "app: held back by a CPU limit for 0.500 s",
+                "app: throttled by a CPU limit for 0.500 s",
                 "applications: 1.70 cores, more than 1.60",
             ],
         );
         check(
             |_, resources| resources.machine.steal_share = 0.03,
-            &["machine: what it runs on took 3.0 % of its time, more than 2 %"],
+            &["machine: the hypervisor took away 3.0 % of its time (CPU steal), more than 2 %"],
         );
         check(|o, _| o.invalid_reasons.push("its own".into()), &["its own"]);
         check(|o, _| o.counts.completed = 0, &["no request was answered"]);
@@ -192,7 +192,7 @@ mod tests {
             note(&Resources { node_residual, ..Resources::default() }, 2)
         };
         assert_eq!(of(0.4), None);
-        assert_eq!(of(1.9).as_deref(), Some("something else kept 1.9 of 2 cores busy meanwhile"));
+        assert_eq!(of(1.9).as_deref(), Some("other programs kept 1.9 of 2 cores busy"));
     }
 
     #[test]

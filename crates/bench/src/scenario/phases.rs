@@ -57,7 +57,7 @@ impl Warmup {
         } else if let (Some(window), Some(windows), Some(max)) = (window, windows, max)
             && window.saturating_mul(windows as u32) > max
         {
-            fields.wrong("so many windows do not fit into max");
+            fields.wrong("the windows do not fit into max");
         }
         Some(Self {
             min: min?,

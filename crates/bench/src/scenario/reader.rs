@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
         }
         for (at, node) in nodes.iter().enumerate() {
             if nodes[..at].iter().any(|earlier| earlier.value == node.value) {
-                node.wrong(format!("{} is named twice", seen(node.value)));
+                node.wrong(format!("{} appears twice", seen(node.value)));
             }
         }
         nodes

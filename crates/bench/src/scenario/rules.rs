@@ -80,9 +80,7 @@ impl Repeat {
             aa_check: fields.get("aa_check").and_then(|node| node.flag()).unwrap_or(false),
         };
         if repeat.aa_check && repeat.blocks < 4 && !fields.is_wrong_in("blocks") {
-            fields.wrong(
-                "aa_check: two halves with less than two repetitions each say nothing; blocks: 4",
-            );
+            fields.wrong("aa_check needs at least two repetitions in each half; use blocks: 4");
         }
         repeat
     }
@@ -113,7 +111,7 @@ impl Discard {
         }
         let unread = node.is_wrong_below("plan.blocks") || node.is_wrong_in("n");
         if n >= blocks && !unread {
-            node.wrong_in("n", format!("{n} of {blocks} blocks leaves nothing"));
+            node.wrong_in("n", format!("excluding {n} of {blocks} blocks leaves no repetition"));
         }
         Self::WorstMax { n }
     }
@@ -171,7 +169,7 @@ impl Validity {
         let share = |name: &str, otherwise: f64| {
             let share = fields.get(name).and_then(|node| node.share()).unwrap_or(otherwise);
             if share > 1.0 {
-                node.wrong_in(name, "more than everything");
+                node.wrong_in(name, "the share must be at most 1");
             }
             share
         };
@@ -270,15 +268,15 @@ impl Assertion {
         let there = |name: &str| fields.get(name).is_some();
         let against = there("added_max") || there("ratio_max");
         if !there("max") && !there("min") && !against {
-            fields.wrong("says nothing: max, min, added_max or ratio_max");
+            fields.wrong("needs max, min, added_max or ratio_max");
         }
         if against != there("versus") {
-            fields.wrong("versus goes with added_max or ratio_max");
+            fields.wrong("versus needs added_max or ratio_max");
         }
         if let (Some(min), Some(max)) = (self.min, self.max)
             && min > max
         {
-            fields.wrong(format!("min {min} is above max {max}: it never holds"));
+            fields.wrong(format!("min {min} is greater than max {max}"));
         }
         if there("except") && !self.metric.is_empty() && self.metric != "failed_ratio_1s" {
             fields.wrong("except is for failed_ratio_1s");

@@ -44,13 +44,11 @@ fn mistakes() {
     check(
         "meshes: [none, leno]",
         "meshes: [none, lino]",
-        &["6: meshes.1: no mesh \"lino\"; there are none, leno, envoy, haproxy, nginx, linkerd"],
+        &[
+            "6: meshes.1: \"lino\" is not a known mesh; known: none, leno, envoy, haproxy, nginx, linkerd",
+        ],
     );
-    check(
-        "meshes: [none, leno]",
-        "meshes: [none, none]",
-        &["6: meshes.1: \"none\" is named twice"],
-    );
+    check("meshes: [none, leno]", "meshes: [none, none]", &["6: meshes.1: \"none\" appears twice"]);
     check("meshes: [none, leno]", "meshes: []", &["6: meshes: is an empty list"]);
     check(
         "meshes: [none, leno]",
@@ -99,13 +97,13 @@ fn mistakes() {
     check(
         "http://echo:8080/",
         "tcp://echo:8080",
-        &["10: loads.0.target: \"tcp://echo:8080\" does not go with protocol http1"],
+        &["10: loads.0.target: \"tcp://echo:8080\" is not valid with protocol http1"],
     );
     check(
         "  connections: 8",
         "  connections: 8\n  streams: 4",
         &[
-            "9: loads.0: streams: only h2c, grpc and grpc-stream carry more than one on a connection",
+            "9: loads.0: streams: only h2c, grpc and grpc-stream support more than one on a connection",
         ],
     );
     check(
@@ -121,7 +119,7 @@ fn mistakes() {
         "warmup: {min: 5s, max: 4s}",
         &[
             "7: phases.warmup: min is longer than max",
-            "7: phases.warmup: so many windows do not fit into max",
+            "7: phases.warmup: the windows do not fit into max",
         ],
     );
 }
@@ -152,14 +150,17 @@ fn mistakes_of_the_later_parts() {
         "plan: {blocks: 2, aa_check: true, order: random}\n",
         &[
             "13: plan.order: \"random\" is not one of interleaved, randomised",
-            "13: plan: aa_check: two halves with less than two repetitions each say nothing; blocks: 4",
+            "13: plan: aa_check needs at least two repetitions in each half; use blocks: 4",
         ],
     );
     added(
         "plan: {blocks: 2}\ndiscard: {rule: worst_max, n: 2}\n",
-        &["14: discard.n: 2 of 2 blocks leaves nothing"],
+        &["14: discard.n: excluding 2 of 2 blocks leaves no repetition"],
     );
-    added("validity: {app_cpu_max: 800%}\n", &["13: validity.app_cpu_max: more than everything"]);
+    added(
+        "validity: {app_cpu_max: 800%}\n",
+        &["13: validity.app_cpu_max: the share must be at most 1"],
+    );
     added(
         "assert:\n- {metric: p98, max: 1}\n",
         &[
@@ -170,8 +171,8 @@ fn mistakes_of_the_later_parts() {
     added(
         "assert:\n- {metric: p99, versus: none}\n",
         &[
-            "14: assert.0: says nothing: max, min, added_max or ratio_max",
-            "14: assert.0: versus goes with added_max or ratio_max",
+            "14: assert.0: needs max, min, added_max or ratio_max",
+            "14: assert.0: versus needs added_max or ratio_max",
         ],
     );
     added(
@@ -242,7 +243,7 @@ fn a_mistake_does_not_hide_another() {
             "14: assert.0: metric is missing",
             "14: assert.0.max: must be a number, a share (0.1%) or a time (1ms)",
             "14: assert.0.load: no load is named \"mian\"; there are main",
-            "14: assert.0.mesh: no mesh \"lemo\"; there are none, leno, envoy, haproxy, nginx, linkerd",
+            "14: assert.0.mesh: \"lemo\" is not a known mesh; known: none, leno, envoy, haproxy, nginx, linkerd",
         ],
     );
 }
@@ -261,7 +262,7 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "  rate: [20, 200]",
         "  arrival: steps\n  points: [[x, 5]]",
-        &["12: loads.0.points.0.0: \"x\" does not begin with a number"],
+        &["12: loads.0.points.0.0: \"x\" does not start with a number"],
     );
     check(
         "  connections: 8",
@@ -281,7 +282,7 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "  connections: 8",
         "  measure: long\ntimeline: [{at: 11s, do: {control_plane: restart}}]",
-        &["12: loads.0.measure: \"long\" does not begin with a number"],
+        &["12: loads.0.measure: \"long\" does not start with a number"],
     );
     // The load without a name may be the one that is meant, and the line without a workload, too.
     check(
@@ -319,7 +320,7 @@ fn lists_and_numbers() {
         "  rate: [20, 200]",
         "  rate: [-20, 1e12, 5, 5]",
         &[
-            "11: loads.0.rate.3: 5 is named twice",
+            "11: loads.0.rate.3: 5 appears twice",
             "11: loads.0.rate.0: must be a number from 0 up, not -20",
             "11: loads.0.rate.1: more than 100000000 requests per second",
         ],
@@ -333,7 +334,7 @@ fn what_one_part_says_of_another() {
         "  connections: [8, 0]\n- {name: main, target: \"http://echo:99999/\", method: GE T}",
         &[
             "12: loads.0.connections.1: must be a whole number from 1 to 100000, not 0",
-            "13: loads.1.method: \"GE T\" is no HTTP method",
+            "13: loads.1.method: \"GE T\" is not an HTTP method",
             "13: loads.1.name: a load before it is named main, too",
             "13: loads.1.target: \"http://echo:99999/\": a port from 1 to 65535 is missing",
         ],
@@ -346,7 +347,7 @@ fn what_one_part_says_of_another() {
     check(
         "  connections: 8",
         "  timeline: false\ntimeline: [{at: 1s, do: {control_plane: restart}}]",
-        &["13: timeline.0: every load has timeline: false, so this is never done"],
+        &["13: timeline.0: every load has timeline: false, so this action never runs"],
     );
     added(
         "timeline:\n- {every: 1s, start: 3s, until: 2s, do: {kill: {workload: x}}}\n",
@@ -358,10 +359,10 @@ fn what_one_part_says_of_another() {
          - {metric: failed_ratio_1s, max: 0, except: {after: kil, for: 1s}}\n\
          - {metric: failed_ratio_1s, max: 0, except: {after: kill, for: 1s}}\n",
         &[
-            "14: assert.0: min 9 is above max 5: it never holds",
+            "14: assert.0: min 9 is greater than max 5",
             "14: assert.0.load: no load is named \"mian\"; there are main",
-            "14: assert.0.mesh: no mesh \"lemo\"; there are none, leno, envoy, haproxy, nginx, linkerd",
-            "15: assert.1.versus: no mesh \"istio\"; there are none, leno, envoy, haproxy, nginx, linkerd",
+            "14: assert.0.mesh: \"lemo\" is not a known mesh; known: none, leno, envoy, haproxy, nginx, linkerd",
+            "15: assert.1.versus: \"istio\" is not a known mesh; known: none, leno, envoy, haproxy, nginx, linkerd",
             "16: assert.2.except.after: \"kil\" is not one of kill, stop, continue, set, control_plane, netem",
             "17: assert.3.except.after: nothing in the timeline is a kill",
         ],

@@ -150,7 +150,7 @@ fn netem(node: &Node<'_>) -> Option<Action> {
     let delay = fields.get("delay").and_then(|node| node.duration()).unwrap_or_default();
     let loss = fields.get("loss").and_then(|node| node.share()).unwrap_or_default();
     if loss > 1.0 {
-        fields.wrong("loss: more than everything");
+        fields.wrong("loss: the share must be at most 1");
     }
     Some(Action::Netem {
         workload: workload(&fields)?,

@@ -108,7 +108,7 @@ fn reach_url(node: &Node<'_>, load: &Load, text: &str, known: Option<&Known>) {
     };
     if !load.protocol.goes_with(scheme) && !node.is_wrong_in("protocol") {
         let name = load.protocol.name();
-        node.wrong_in("target", format!("{text:?} does not go with protocol {name}"));
+        node.wrong_in("target", format!("{text:?} is not valid with protocol {name}"));
     }
     if let Some(message) = known.and_then(|known| known.wrong_target(&load.client, &url)) {
         node.wrong_in("target", message);
@@ -133,7 +133,7 @@ pub(super) fn timeline(nodes: &[Node<'_>], loads: &[Load], known: Option<&Known>
             node.wrong(format!("{kind} at {at} is after the end of every load"));
         }
         if !loads.is_empty() && loads.iter().all(|load| !load.timeline) {
-            node.wrong("every load has timeline: false, so this is never done");
+            node.wrong("every load has timeline: false, so this action never runs");
         }
         let wrong = known.and_then(|known| match &entry.action {
             Action::RestartControl => None,

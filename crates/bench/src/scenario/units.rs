@@ -16,10 +16,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         "" if number == 0.0 => 1.0,
         "" => return Err(format!("{text:?} needs a unit: us, ms, s, m or h")),
-        other => return Err(format!("{other:?} is no unit of time: us, ms, s, m or h")),
+        other => return Err(format!("{other:?} is not a unit of time: us, ms, s, m or h")),
     };
-    Duration::try_from_secs_f64(number * scale)
-        .map_err(|_| format!("{text:?} is no length of time"))
+    Duration::try_from_secs_f64(number * scale).map_err(|_| format!("{text:?} is not a duration"))
 }
 
 /// `0.1%` or `0.001`, from 0 up; ratios above 1 are for the caller to refuse.
@@ -45,7 +44,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "KiB" => 1024.0,
         "MiB" => 1024.0 * 1024.0,
         "GiB" => 1024.0 * 1024.0 * 1024.0,
-        other => return Err(format!("{other:?} is no unit of size: B, KiB, MiB or GiB")),
+        other => return Err(format!("{other:?} is not a unit of size: B, KiB, MiB or GiB")),
     };
     Ok((number * scale) as u64)
 }
@@ -73,7 +72,7 @@ fn split(text: &str) -> Result<(f64, &str), String> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: f64 =
-        number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
+        number.parse().map_err(|_| format!("{text:?} does not start with a number"))?;
     Ok((number, unit.trim()))
 }
 

@@ -21,7 +21,7 @@ fn plain(text: &str) -> String {
         return "a second document begins here; a file has one".to_owned();
     }
     let text = text.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
-    text.replace("duplicate mapping key", "the same field comes twice")
+    text.replace("duplicate mapping key", "the field appears twice")
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn each_mistake_has_its_place_once() {
         check("a: 1\nb: [1, 2\nc: 3\n", 3, 2, "illegal placement of ':' indicator");
-        check("a: {b: 1, b: 2}\n", 1, 11, "the same field comes twice: b");
+        check("a: {b: 1, b: 2}\n", 1, 11, "the field appears twice: b");
         check("a: 1\n---\nb: 2\n", 3, 1, "a second document begins here; a file has one");
         check("a: *b\n", 1, 4, "alias references unknown anchor");
         check("a:\n\tb: 1\n", 2, 2, "tabs disallowed within this context (block indentation)");

@@ -53,7 +53,10 @@ pub(super) fn request(plan: &Plan) -> anyhow::Result<Request<()>> {
         let value = value.parse().with_context(|| format!("header field \"{name}\": {value:?}"))?;
         request.headers_mut().append(name, value);
     }
-    ensure!(!grpc || u32::try_from(plan.body.len()).is_ok(), "a gRPC message is below 4 GiB");
+    ensure!(
+        !grpc || u32::try_from(plan.body.len()).is_ok(),
+        "a gRPC message must be smaller than 4 GiB"
+    );
     let mut unless_given = |name: HeaderName, value: HeaderValue| {
         request.headers_mut().entry(name).or_insert(value);
     };

@@ -61,7 +61,7 @@ impl Connector {
         let mut config = match credential(&plan.tls)? {
             Some((chain, key)) => builder
                 .with_client_auth_cert(chain, key)
-                .context("--cert and --key do not belong together")?,
+                .context("--cert and --key do not match")?,
             None => builder.with_no_client_auth(),
         };
         let alpn = alpn(plan.protocol);
@@ -99,7 +99,7 @@ fn told(error: &io::Error) -> String {
     // OpenSSL lets an authority's certificate be a server's where it is trusted by itself; rustls does not, and says so in its own words.
     match text.contains("CaUsedAsEndEntity") {
         true => format!(
-            "{text}: the server shows an authority's own certificate, which takes --insecure"
+            "{text}: the server sent a CA certificate as its own; use --insecure to accept it"
         ),
         false => text,
     }
@@ -108,7 +108,7 @@ fn told(error: &io::Error) -> String {
 fn name(plan: &Plan) -> Result<ServerName<'static>> {
     let host = plan.tls.server_name.as_ref().unwrap_or(&plan.url.host);
     ServerName::try_from(host.clone())
-        .with_context(|| format!("{host:?} cannot be asked for in a TLS handshake"))
+        .with_context(|| format!("{host:?} is not a valid name for a TLS handshake"))
 }
 
 /// Whether rustls is behind this error. In TLS 1.3 a server refuses a client's certificate after the handshake, so
@@ -129,11 +129,11 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     let system = || SYSTEM_ROOTS.map(Path::new).into_iter().find(|file| file.exists());
     let Some(file) = ca.or_else(system) else {
-        bail!("this machine has no certificates to trust: give --cacert or --insecure");
+        bail!("this machine has no trusted certificates: use --cacert or --insecure");
     };
     let (added, _) = store.add_parsable_certificates(certificates("--cacert", file)?);
     if added == 0 {
-        bail!("--cacert {}: no certificate in it can be an authority's", file.display());
+        bail!("--cacert {}: the file has no CA certificate", file.display());
     }
     Ok(store)
 }
@@ -159,7 +159,7 @@ fn certificates(flag: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>>
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
         .map_err(|error| anyhow!("{flag} {}: {error}", file.display()))?;
     if found.is_empty() {
-        bail!("{flag} {}: no certificate in it", file.display());
+        bail!("{flag} {}: the file has no certificate", file.display());
     }
     Ok(found)
 }

@@ -269,7 +269,7 @@ fn plans_that_cannot_be() {
         (|plan| plan.urls = vec![place("http://a/", 0)], "http://a/"),
         (|plan| plan.connections = 0, "-c"),
         (|plan| plan.count = Some(0), "-n"),
-        (|plan| (plan.count, plan.duration) = (None, None), "-n or -z"),
+        (|plan| (plan.count, plan.duration) = (None, None), "use -n"),
         (|plan| plan.timeout = Duration::ZERO, "--timeout"),
         (|plan| plan.schedule = open(Arrival::Uniform, -1.0), "-q"),
         (|plan| plan.headers = vec![("a b".into(), String::new())], "-H"),

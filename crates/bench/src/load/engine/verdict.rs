@@ -32,7 +32,7 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let shed = counts.shed as f64 / counts.offered.max(1) as f64;
     if shed > SHED_MAX {
         reasons.push(format!(
-            "{} of {} due requests were not sent, as too many were in flight: their latencies are missing",
+            "{} of {} due requests were not sent because too many were in flight, so their latencies are missing",
             counts.shed, counts.offered
         ));
     }

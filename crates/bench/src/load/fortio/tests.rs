@@ -82,8 +82,14 @@ fn what_is_not_fortios_is_refused() {
     for (text, says) in [
         ("", "fortio's JSON"),
         ("{}", "no requests"),
-        (r#"{"DurationHistogram":{"Data":[{"Start":2,"End":1,"Count":1}]}}"#, "no interval"),
-        (r#"{"DurationHistogram":{"Data":[{"Start":-1,"End":1,"Count":1}]}}"#, "no interval"),
+        (
+            r#"{"DurationHistogram":{"Data":[{"Start":2,"End":1,"Count":1}]}}"#,
+            "not a valid interval",
+        ),
+        (
+            r#"{"DurationHistogram":{"Data":[{"Start":-1,"End":1,"Count":1}]}}"#,
+            "not a valid interval",
+        ),
     ] {
         let error = read(text).expect_err(text);
         assert!(error.contains(says), "{error}");

@@ -65,7 +65,7 @@ impl Asked {
         }
         let known = |name: &str| KNOWN.contains(&name) || IDLE.contains(&name);
         match asked.words.iter().find(|(name, value)| !known(name) && !value.is_empty()) {
-            Some((name, _)) => Err(format!("{name:?} is not known here")),
+            Some((name, _)) => Err(format!("{name:?} is not supported")),
             None => Ok(asked),
         }
     }
@@ -83,7 +83,7 @@ impl Asked {
                     Value::Number(number) => number.to_string(),
                     Value::Bool(true) => "on".to_owned(),
                     Value::Bool(false) => String::new(),
-                    _ => return Err(format!("JSON: {name:?} is no text")),
+                    _ => return Err(format!("JSON: {name:?} is not a string")),
                 };
                 let name = if name == "headers" { "H" } else { name };
                 self.words.push((name.to_owned(), text));
@@ -103,7 +103,7 @@ impl Asked {
     }
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, String> {
-        let parse = |text: &str| text.parse().map_err(|_| format!("{name}={text}: no number"));
+        let parse = |text: &str| text.parse().map_err(|_| format!("{name}={text} is not a number"));
         self.word(name).map(parse).transpose()
     }
 
@@ -165,7 +165,7 @@ impl Asked {
         for (_, field) in self.words.iter().filter(|(name, value)| name == "H" && !value.is_empty())
         {
             let (name, value) =
-                field.split_once(':').ok_or_else(|| format!("H={field}: no header field"))?;
+                field.split_once(':').ok_or_else(|| format!("H={field} is not a header field"))?;
             plan.headers.push((name.trim().to_owned(), value.trim().to_owned()));
         }
         Ok(plan)
@@ -174,7 +174,7 @@ impl Asked {
 
 /// `%41+b` is `A b`.
 fn decode(text: &str) -> Result<String, String> {
-    let wrong = || format!("{text:?} is no query");
+    let wrong = || format!("{text:?} is not a query");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -244,14 +244,18 @@ mod tests {
     fn what_cannot_be_followed() {
         check("qps=5", "", Err("url is missing"));
         check("url=a:1&qps=x", "", Err("qps=x: no number"));
-        check("url=a:1&t=5y", "", Err("t: \"5y\" is no time: 500ms, 10s, 1m30s, 2h"));
+        check(
+            "url=a:1&t=5y",
+            "",
+            Err("t: \"5y\" is not a duration such as 500ms, 10s, 1m30s or 2h"),
+        );
         check("url=a:1&t=0s", "", Err("t: the duration must be greater than 0, and at most a day"));
         check("url=a:1&c=0", "", Err("c=0: from 1 to 10000"));
         check("url=a:1&runner=udp", "", Err("runner=udp: it is not one of http, grpc, tcp"));
-        check("url=a:1&save=on", "", Err("\"save\" is not known here"));
-        check("url=a:1&H=x", "", Err("H=x: no header field"));
+        check("url=a:1&save=on", "", Err("\"save\" is not supported"));
+        check("url=a:1&H=x", "", Err("H=x is not a header field"));
         check("url=%zz", "", Err("\"%zz\" is no query"));
         check("jsonPath=x", "{}", Err("JSON: no object at \"x\""));
-        check("", "{\"url\":[1]}", Err("JSON: \"url\" is no text"));
+        check("", "{\"url\":[1]}", Err("JSON: \"url\" is not a string"));
     }
 }

@@ -39,7 +39,7 @@ impl FromStr for Goal {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("{text:?}: a goal is written as p99=10ms, mean=2ms, max=1s or errors=0.1%");
+            || format!("{text:?} is not a goal such as p99=10ms, mean=2ms, max=1s or errors=0.1%");
         let (name, most) = text.split_once('=').ok_or_else(wrong)?;
         let figure = match name.trim() {
             "mean" => Figure::Mean,

@@ -25,7 +25,7 @@ impl Bed {
             }
         }
         if reached == 0 {
-            bail!("nothing runs in pod {}", pod.name);
+            bail!("no container runs in pod {}", pod.name);
         }
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Bed {
                 return Ok(());
             }
             if Instant::now() > until {
-                bail!("leno-control does not come back");
+                bail!("leno-control did not start again");
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -64,8 +64,7 @@ impl Bed {
             bail!("netem: a delay from 0 to 60,000 ms and a loss from 0 to 1");
         }
         let pod = self.pod(pod)?;
-        let first =
-            pod.first_pid.with_context(|| format!("pod {} has no namespaces now", pod.name))?;
+        let first = pod.first_pid.with_context(|| format!("pod {} is not running", pod.name))?;
         let clear = delay_ms == 0.0 && loss_share == 0.0;
         let mut words = vec!["qdisc"];
         let (delay, loss) = (format!("{delay_ms}ms"), format!("{}%", loss_share * 100.0));
@@ -93,8 +92,7 @@ impl Bed {
     /// The pod runs no worker with `--admin`, or the worker refuses the plan.
     pub fn set_worker(&self, pod: &str, config: &Value) -> Result<()> {
         let pod = self.pod(pod)?;
-        let first =
-            pod.first_pid.with_context(|| format!("pod {} has no namespaces now", pod.name))?;
+        let first = pod.first_pid.with_context(|| format!("pod {} is not running", pod.name))?;
         let port = admin_port(&self.generated()?, &pod)
             .with_context(|| format!("pod {} runs no leno-worker with --admin=PORT", pod.name))?;
         let body = config.to_string();

@@ -100,7 +100,7 @@ impl Bed {
                 }
                 Ok(line) => drop(line),
                 Err(RecvTimeoutError::Timeout) => {
-                    wrong.push("leno up does not say that it is ready".to_owned());
+                    wrong.push("leno up did not become ready".to_owned());
                     break;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
@@ -132,7 +132,7 @@ impl Bed {
                     .unwrap_or_default();
                 if !said.contains(&expected) {
                     if Instant::now() > until {
-                        bail!("the sidecar of {} does not follow changes", pod.name);
+                        bail!("the sidecar of {} does not apply changes", pod.name);
                     }
                     std::thread::sleep(LOOK_AGAIN);
                     continue 'again;

@@ -73,8 +73,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         body += &format!("<h3>{}</h3>", escape(&group.title()));
         body += &variants(campaign, group, added_too);
     }
-    let about = "From when a request was due to the end of its answer. Pale bars have fewer than ten samples beyond \
-                 the percentile and may not be quoted; dashed outlines are published figures, which come from other machines."
+    let about = "From when a request was due to the end of its answer. Pale bars have fewer than ten samples beyond the percentile: too few to quote. Dashed outlines are published figures, from other machines."
         .into();
     Some(Panel { id: "latency", title: "Latency", about, body })
 }

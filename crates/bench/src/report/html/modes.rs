@@ -39,7 +39,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     if body.is_empty() {
         return None;
     }
-    let about = "The same load, recorded honestly and in the study's own way. Where they differ, the instrument made the difference.".into();
+    let about = "The same load, recorded honestly and in the study's own way. A difference between both comes from the load generator.".into();
     Some(Panel { id: "modes", title: "Honest beside the study's way", about, body })
 }
 

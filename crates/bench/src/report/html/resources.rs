@@ -116,8 +116,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         legend(meshes.filter(|mesh| *mesh != "none"))
     );
     let about =
-        "Means of the repetitions; whiskers are the smallest and the largest repetition. Of the proxies, the figure to quote is that per request \
-         and proxy: what one passage costs. All proxies together cost one request that times the proxies on its way."
+        "Means of the repetitions; whiskers are the smallest and the largest repetition. Compare 'CPU per request and proxy'. A request through N proxies costs N times that."
             .into();
     Some(Panel { id: "resources", title: "Resources", about, body })
 }

@@ -41,9 +41,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         .iter()
         .map(|(name, class, _)| format!("<span class=\"mesh {class}\"><i></i>{name}</span>"))
         .collect();
-    let about = "CPU µs per request of everything that runs, mean of the repetitions. What a mesh saves in its proxies \
-                 and spends in the kernel or in the application is seen here. The rest is everything else that the machine did, \
-                 other programs too: on a machine that is not quiet it says little."
+    let about = "CPU µs per request of everything that runs, mean of the repetitions. It shows costs that a mesh moves from its proxies into the kernel or the application. The rest is everything else on the machine, with other programs: it means little on a busy machine."
         .into();
     Some(Panel {
         id: "roles",

@@ -48,8 +48,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         "<div class=\"legend\">{keys}<span class=\"mesh qps\"><i></i>answers/s (right)</span><span class=\"mesh hollow\"><i></i>left out</span></div>\
          <div class=\"grid2\">{figures}</div>"
     );
-    let about = "Every repetition in the order in which it ran. Hollow dots are invalid or left out by the scenario's \
-                 rule; point at them for the reason."
+    let about = "Every repetition, in the order of the run. Hollow dots are invalid or excluded by the scenario's rule; hover over them for the reason."
         .into();
     Some(Panel { id: "runs", title: "Repetitions", about, body })
 }

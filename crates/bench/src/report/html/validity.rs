@@ -21,7 +21,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     if body.is_empty() {
         return None;
     }
-    let about = "A figure counts only if the instrument was good enough to see it: requests sent on time, processors to spare, nothing throttled.".into();
+    let about = "A figure counts only if the load generator worked well: requests sent on time, CPU to spare, nothing throttled.".into();
     Some(Panel { id: "validity", title: "Validity", about, body })
 }
 

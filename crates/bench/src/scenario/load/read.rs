@@ -96,10 +96,10 @@ impl Load {
         // A mistake there is what is to be mended.
         let unread = fields.is_wrong_below("phases") || fields.is_wrong_in("measure");
         if self.requests.is_none() && self.phases.measure.is_zero() && !unread {
-            fields.wrong("neither measure nor requests says when it ends");
+            fields.wrong("measure or requests is required to end the load");
         }
         if self.request_wait_max.is_zero() {
-            fields.wrong("timeout: 0 is over before it begins");
+            fields.wrong("timeout must be greater than 0");
         }
     }
 
@@ -107,7 +107,7 @@ impl Load {
         let many = matches!(self.protocol, Protocol::H2c | Protocol::Grpc | Protocol::GrpcStream);
         if self.streams > 1 && !many {
             fields.wrong(
-                "streams: only h2c, grpc and grpc-stream carry more than one on a connection",
+                "streams: only h2c, grpc and grpc-stream support more than one on a connection",
             );
         }
         if self.keepalive != KeepAlive::Always
@@ -153,7 +153,7 @@ fn targets(node: &Node<'_>) -> Vec<Target> {
 fn method(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
     if http::Method::from_bytes(text.as_bytes()).is_err() {
-        node.wrong(format!("{text:?} is no HTTP method"));
+        node.wrong(format!("{text:?} is not an HTTP method"));
     }
     Some(text)
 }

@@ -12,7 +12,7 @@ pub(in crate::load::client) fn build(plan: &Plan) -> anyhow::Result<Vec<u8>> {
         !text.is_empty()
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
     };
-    ensure!(token(&plan.method), "-m {:?}: a method is letters", plan.method);
+    ensure!(token(&plan.method), "-m {:?} is not a method: use letters", plan.method);
     let mut head = format!("{} {} HTTP/1.1\r\n", plan.method, plan.url.path);
     let given = |name: &str| plan.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     let mut add = |name: &str, value: &str| {
@@ -37,10 +37,13 @@ pub(in crate::load::client) fn build(plan: &Plan) -> anyhow::Result<Vec<u8>> {
     for (name, value) in &plan.headers {
         let framing = ["content-length", "transfer-encoding"];
         let is_ours = framing.iter().any(|ours| name.eq_ignore_ascii_case(ours));
-        ensure!(!is_ours, "-H \"{name}: {value}\": how long a body is follows from the body");
+        ensure!(
+            !is_ours,
+            "-H \"{name}: {value}\" is not allowed: the length follows from the body"
+        );
         let plain = !value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         let field = (token(name) && plain).then_some(());
-        field.with_context(|| format!("-H \"{name}: {value}\": no header field"))?;
+        field.with_context(|| format!("-H \"{name}: {value}\" is not a header field"))?;
         add(name, value);
     }
     head.push_str("\r\n");
