@@ -4,19 +4,21 @@ mod check;
 pub(crate) mod home;
 mod install;
 mod traffic;
+mod version;
 
 pub(crate) use check::{Check, Findings};
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use traffic::{
     Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Shown, Stat,
 };
+pub(crate) use version::Version;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Leno, a light service mesh: runs Kubernetes manifests on one machine, installs in a cluster, and shows the traffic of the mesh.
 #[derive(Debug, Parser)]
-#[command(name = "leno", version, disable_help_subcommand = true)]
+#[command(name = "leno", version = version::text(), disable_help_subcommand = true)]
 pub(crate) struct Args {
     /// A mesh on this machine: the directory with the files and the socket of `leno up` [env: LENO_STATE_DIR] [default: /run/leno]
     #[arg(long, global = true, value_name = "DIR")]
@@ -57,8 +59,8 @@ pub(crate) enum Verb {
     Bench(crate::bench::Bench),
     /// Check the mesh in a cluster, or what this machine needs for `leno up`; for each error, the cause and a fix
     Check(Box<Check>),
-    /// Print the version
-    Version,
+    /// Print version, commit and build profile
+    Version(Version),
 }
 
 #[derive(Debug, ClapArgs)]

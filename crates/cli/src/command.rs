@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
         Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
         Verb::Check(check) => return check::run(given, &check),
-        Verb::Version => output::print(&format!("leno {}\n", env!("CARGO_PKG_VERSION")))?,
+        Verb::Version(version) => output::print(&version.shown())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,19 @@
 //! Entry point: arguments to exit code.
 #![forbid(unsafe_code)]
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use leno_control::app;
 use leno_control::args::{Args, Command};
 use std::process::ExitCode;
+use std::sync::LazyLock;
+
+/// Here and not in the library, which would be compiled again for every commit.
+static VERSION: LazyLock<String> = LazyLock::new(|| leno_runtime::version!().to_string());
 
 fn main() -> ExitCode {
-    let outcome = match Args::parse().command {
+    let matches = Args::command().version(VERSION.as_str()).get_matches();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match args.command {
         Command::Run(run) => app::run(&run).map(|()| ExitCode::SUCCESS),
         Command::IssueToken(issue) => app::issue_token(&issue).map(|token| {
             println!("{token}");

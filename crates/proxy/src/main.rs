@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     match arguments.as_slice() {
         [] => run(),
         ["--version" | "-V"] => {
-            println!("leno-proxy {}", env!("CARGO_PKG_VERSION"));
+            println!("leno-proxy {}", leno_runtime::version!());
             ExitCode::SUCCESS
         }
         ["--help" | "-h"] => {

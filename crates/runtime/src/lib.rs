@@ -9,6 +9,7 @@
 //! - [`log`]: level (changeable at run time), plain or JSON; it never blocks, and a kind of line has a rate limit.
 //! - [`random`]: small, fast, seedable; not for secrets.
 //! - [`sockets`]: peers that are gone while bytes are on their way.
+//! - [`version`]: version, commit and profile of a build.
 
 // Not `forbid`, which those modules could not lift that need a call of the system's.
 #![deny(unsafe_code)]
@@ -22,3 +23,4 @@ pub mod random;
 pub mod signal;
 pub mod sockets;
 pub mod tasks;
+pub mod version;
