@@ -115,7 +115,7 @@ pub struct Candidate {
 /// What becomes of a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<K> {
-    /// It enters.
+    /// The newcomer is accepted, and nothing is closed.
     Enter,
     /// It enters, and this connection is closed.
     Replace(K),
@@ -397,7 +397,7 @@ impl Place {
         self.held.idle_since.store(self.shared.stamp(now), Relaxed);
     }
 
-    /// In use: it stays, whoever comes.
+    /// The connection is in use: eviction passes over it.
     pub fn busy(&self) {
         self.held.idle_since.store(0, Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Logs: to stderr, plain or JSON, with a level per target that can be changed at run time.
 //!
-//! A line never waits for whoever reads stderr, and one kind of line has a rate limit: see `lines.rs`.
+//! A line never waits for the reader of stderr, and one kind of line has a rate limit: see `lines.rs`.
 
 mod lines;
 
