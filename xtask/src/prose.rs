@@ -9,20 +9,21 @@
 mod blocks;
 mod rules;
 
-use crate::command;
 use anyhow::{Context as _, Result, bail, ensure};
 use rules::{Finding, Rule};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
 const TABLE: &str = "xtask/prose.toml";
 const HEAD: &str = "\
 # How many findings of `cargo xtask prose` each part of the project has. The numbers can only fall: `cargo xtask prose --write` lowers them,
 # `cargo xtask prose --list PATH` shows where they are. A part that is not here has none. A number is raised by hand, in a commit that says why.
 ";
+
+/// Extensions of files that are read.
+const READ: [&str; 5] = ["rs", "md", "toml", "yaml", "tpl"];
 
 /// Findings by part and rule.
 type Counts = BTreeMap<String, BTreeMap<String, usize>>;
@@ -71,16 +72,37 @@ fn findings(path: &str) -> Result<Vec<(String, Finding)>> {
     Ok(found)
 }
 
-/// What is committed or will be.
+/// All files of the project that can have prose. Git is not asked: a source archive has none.
 fn files() -> Result<Vec<String>> {
-    let words = ["ls-files", "--cached", "--others", "--exclude-standard"];
-    let list = command::output(Command::new("git").args(words))?;
-    let there = list.lines().filter(|file| Path::new(file).is_file());
-    Ok(there.map(str::to_owned).collect())
+    let mut files = Vec::new();
+    let mut open = vec![PathBuf::from(".")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let made = ["target", "results"].iter().any(|folder| name == *folder);
+            if entry.file_type()?.is_file() {
+                let path = entry.path();
+                files.push(path.strip_prefix(".")?.to_string_lossy().into_owned());
+            } else if entry.file_type()?.is_dir()
+                && !made
+                && !name.to_string_lossy().starts_with('.')
+            {
+                open.push(entry.path());
+            }
+        }
+    }
+    files.retain(|file| READ.contains(&extension(file)));
+    files.sort();
+    Ok(files)
+}
+
+fn extension(file: &str) -> &str {
+    Path::new(file).extension().and_then(|end| end.to_str()).unwrap_or_default()
 }
 
 fn judge(file: &str, source: &str) -> Vec<Finding> {
-    let end = Path::new(file).extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let end = extension(file);
     let blocks = match end {
         "rs" => {
             let program = file.starts_with("crates/") && file.contains("/src/");

@@ -85,24 +85,30 @@ fn make(target: &Path, dist: &Path) -> Result<Files> {
 struct Source {
     version: String,
     commit: String,
-    /// When the commit was made, since 1970 and in words.
+    /// The time of the commit: seconds since 1970, and as the SBOM writes it.
     seconds: u64,
     time: String,
 }
 
 impl Source {
+    /// Of the work tree. A source archive has no git: SOURCE_DATE_EPOCH gives its time, and the commit is unknown.
     fn now() -> Result<Self> {
-        let git = |words: &[&str]| {
-            let mut git = Command::new("git");
-            git.args(words).env("TZ", "UTC");
-            command::output(&mut git).map(|text| text.trim().to_owned())
+        let seconds = match std::env::var_os("SOURCE_DATE_EPOCH") {
+            Some(seconds) => seconds.to_string_lossy().into_owned(),
+            None => command::output(&mut command::as_owner("git", &["log", "-1", "--format=%ct"]))
+                .context("the time of the release: set SOURCE_DATE_EPOCH where there is no git")?,
         };
-        let form = "--date=format-local:%Y-%m-%dT%H:%M:%SZ";
+        Self::at(seconds.trim())
+    }
+
+    fn at(seconds: &str) -> Result<Self> {
+        let mut date = Command::new("date");
+        date.args(["--utc", &format!("--date=@{seconds}"), "+%Y-%m-%dT%H:%M:%SZ"]);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: command::commit(),
-            seconds: git(&["log", "-1", "--format=%ct"])?.parse().context("time of the commit")?,
-            time: git(&["log", "-1", form, "--format=%cd"])?,
+            seconds: seconds.parse().context("seconds since 1970")?,
+            time: command::output(&mut date)?.trim().to_owned(),
         })
     }
 }
@@ -167,7 +173,14 @@ fn write(dist: &Path, files: &Files) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Files, differing};
+    use super::{Files, Source, differing};
+
+    #[test]
+    fn a_release_has_the_time_of_its_commit() {
+        let source = Source::at("1766000000").unwrap();
+        assert_eq!((source.seconds, source.time.as_str()), (1_766_000_000, "2025-12-17T19:33:20Z"));
+        assert!(Source::at("today").is_err());
+    }
 
     #[test]
     fn builds_that_differ_are_named() {
