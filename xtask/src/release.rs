@@ -63,21 +63,28 @@ fn differing(first: &Files, second: &Files) -> Vec<String> {
 fn make(target: &Path, dist: &Path) -> Result<Files> {
     let source = Source::now()?;
     let programs = build(target, &source)?;
+    let files = pack(&programs, &source)?;
+    write(dist, &files)?;
+    Ok(files)
+}
+
+/// Everything that is published, of programs that are built.
+fn pack(programs: &Path, source: &Source) -> Result<Files> {
     let mut files = Files::new();
-    let name = format!("leno-{}-linux-{}", source.version, images::architecture());
-    let entries = archive(&name, &programs)?;
+    let version = &source.version;
+    let platform = format!("linux-{}", images::architecture());
+    let name = format!("leno-{version}-{platform}");
+    let entries = archive(&name, programs)?;
     files.insert(format!("{name}.tar.gz"), pack::compressed_tar(&entries, source.seconds)?);
-    let package = debian::package(&source.version, &binaries(&programs)?, source.seconds)?;
-    files.insert(debian::name(&source.version), package);
-    for (name, bytes) in images::archives(&programs)? {
-        let platform = format!("linux-{}", images::architecture());
-        files.insert(format!("{name}-{}-{platform}.oci.tar", source.version), bytes);
+    let package = debian::package(version, &binaries(programs)?, source.seconds)?;
+    files.insert(debian::name(version), package);
+    for (name, bytes) in images::archives(programs)? {
+        files.insert(format!("{name}-{version}-{platform}.oci.tar"), bytes);
     }
     let lock: toml::Table = fs::read_to_string("Cargo.lock")?.parse()?;
-    let bill = sbom::bill(&fences::metadata()?, &lock, &PACKAGES, &source)?;
-    files.insert(format!("leno-{}.cdx.json", source.version), bill.into_bytes());
+    let bill = sbom::bill(&fences::metadata()?, &lock, &PACKAGES, source)?;
+    files.insert(format!("leno-{version}.cdx.json"), bill.into_bytes());
     files.insert("SHA256SUMS".to_owned(), pack::checksums(&files).into_bytes());
-    write(dist, &files)?;
     Ok(files)
 }
 
@@ -173,7 +180,31 @@ fn write(dist: &Path, files: &Files) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Files, Source, differing};
+    use super::{Files, PROGRAMS, Source, differing, pack};
+
+    #[test]
+    fn the_same_programs_give_the_same_release() {
+        std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
+        let programs = tempfile::tempdir().unwrap();
+        for name in PROGRAMS {
+            // The head of a static program, with its name behind it.
+            let mut program = b"\x7fELF\x02\x01".to_vec();
+            program.resize(64, 0);
+            program.extend(name.as_bytes());
+            std::fs::write(programs.path().join(name), program).unwrap();
+        }
+        let source = || Source::at("1766000000").unwrap();
+        let files = pack(programs.path(), &source()).unwrap();
+        assert!(differing(&files, &pack(programs.path(), &source()).unwrap()).is_empty());
+        let sums = String::from_utf8(files["SHA256SUMS"].clone()).unwrap();
+        let named: Vec<&str> = sums.lines().filter_map(|line| line.split("  ").nth(1)).collect();
+        let others: Vec<&String> = files.keys().filter(|name| *name != "SHA256SUMS").collect();
+        assert_eq!(named, others);
+        for end in [".tar.gz", ".deb", ".cdx.json"] {
+            assert_eq!(named.iter().filter(|name| name.ends_with(end)).count(), 1, "{named:?}");
+        }
+        assert!(named.iter().filter(|name| name.ends_with(".oci.tar")).count() > 1, "{named:?}");
+    }
 
     #[test]
     fn a_release_has_the_time_of_its_commit() {
