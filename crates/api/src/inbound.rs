@@ -1,8 +1,7 @@
 //! Who may reach a port, and what is spoken there: `inbound.Server` <-> [`InboundPolicy`].
 //!
-//! Routes are read for whom they let in besides ([`InboundRoute`]): a route's authorizations only add to those of its server.
-//! Their filters, that what matches no route is refused, and rate limits are not carried out yet: [`unserved`] says that they
-//! are there.
+//! A route's authorizations ([`InboundRoute`]) admit clients in addition to those of its server.
+//! Filters, the rejection of requests that match no route, and rate limits are not implemented yet: [`unserved`] names them.
 //!
 //! - `routes.rs`: routes.
 

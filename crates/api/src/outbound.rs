@@ -64,7 +64,7 @@ pub fn read_request(message: &message::TrafficSpec) -> Result<(WorkloadId, Targe
     Ok((workload, target))
 }
 
-/// A policy, and which routes of the message it has otherwise or not at all.
+/// A policy, and the routes of the message that it changes or omits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
     /// The policy.

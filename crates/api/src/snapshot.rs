@@ -132,7 +132,7 @@ pub enum FileError {
     /// A part is of a kind that there is not, is missing, or is there twice.
     #[error("its sections are not valid: {0}")]
     Parts(&'static str),
-    /// A part is no message.
+    /// A section is not a valid message.
     #[error("a section cannot be decoded: {0}")]
     Decode(String),
     /// A message says what no control plane may.
@@ -348,7 +348,7 @@ fn next<'a>(rest: &mut &'a [u8]) -> Result<(Kind, &'a [u8]), FileError> {
     Ok((kind, part))
 }
 
-/// CRC-32 (IEEE 802.3): against accidents. Who can write the file is the proxy's own user, so it is no signature.
+/// CRC-32 (IEEE 802.3), against accidents. Only the proxy's own user can write the file, so a signature is not needed.
 fn checksum(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0xEDB8_8320;
     const TABLE: [u32; 256] = {

@@ -1,7 +1,7 @@
 //! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`, `/diagnostics/…`. Plain HTTP/1, one request a connection.
 //!
-//! Kubelets and Prometheus ask from other machines, and see the first three. The others tell what is where in the whole cluster: they are for
-//! whoever may come in through the API server's port-forward, which is asked from inside.
+//! Kubelets and Prometheus connect from other machines, and get the first three. The others show the objects of the whole cluster:
+//! they answer only clients inside the pod, where the API server's port-forward arrives.
 
 use crate::ca::keep::Expiries;
 use crate::diagnostics::{self, Refused};
@@ -74,7 +74,7 @@ async fn answer(mut stream: TcpStream, from_inside: bool, pages: &Pages) -> std:
     stream.shutdown().await
 }
 
-/// Whether a page is shown to whoever reaches the port.
+/// Whether every client that reaches the port gets this page.
 fn is_for_all(path: &str) -> bool {
     matches!(path, "/ready" | "/live" | "/metrics")
 }

@@ -173,7 +173,7 @@ fn source(
     })
 }
 
-/// Where the issuer comes from, and who says whom a token names.
+/// The source of the issuer, and the verifier of tokens.
 fn proof(args: &Run, cluster: &Option<Cluster>) -> Result<(Origin, Attestor, Vec<tasks::Owned>)> {
     if let Some(cluster) = cluster {
         let (origin, followed) = cluster.issuer();

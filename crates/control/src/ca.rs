@@ -58,7 +58,7 @@ pub enum Refused {
     /// The token is another workload's.
     #[error("the token is for {token}, so a certificate for {asked:?} is rejected")]
     Identity {
-        /// Whom the token names.
+        /// The workload that the token names.
         token: String,
         /// What was asked for.
         asked: String,

@@ -64,7 +64,7 @@ impl Cluster {
         followed(Api::namespaced(self.client.clone(), &self.namespace), name)
     }
 
-    /// Who says whom a token names.
+    /// The verifier of tokens.
     #[must_use]
     pub fn reviewer(&self) -> Reviewer {
         Reviewer::new(self.client.clone())

@@ -1,7 +1,7 @@
 //! One of the control plane's replicas writes: the one that holds the Lease `leno-control`. All of them serve.
 //!
 //! As client-go does it: a lease that did not change for its whole duration, as seen by our own clock, may be taken; clocks of different
-//! machines are never compared. Whoever cannot renew stops writing well before another may begin.
+//! machines are never compared. A leader that cannot renew stops writing well before another replica may take the lease.
 
 use crate::source::kubernetes::figures::Figures;
 use crate::world::World;
@@ -67,15 +67,15 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// `me` must be no other replica's name.
+    /// `me` must be unique among the replicas.
     #[must_use]
     pub fn new(client: Client, namespace: &str, me: String, figures: Arc<Figures>) -> Self {
         let api = Api::namespaced(client, namespace);
         Self { api, figures, me, observed: None, renewed: None }
     }
 
-    /// Says whether we lead, until the process drains; then the lease is given back. Whoever has no world yet has nothing to write, may
-    /// never have one, and would keep those from leading who have: it does not stand before.
+    /// Publishes whether this replica leads, until the process drains; then it releases the lease. A replica without a world does not
+    /// try to lead: it has nothing to write, and would keep replicas that have a world from leading.
     pub async fn run(
         mut self,
         mut worlds: watch::Receiver<Arc<World>>,
@@ -101,7 +101,7 @@ impl Candidate {
     async fn stand(&mut self, leads: &watch::Sender<bool>) {
         loop {
             let began = Instant::now();
-            // Whoever leads must know by then that it still does.
+            // A leader must know by then that it still leads.
             let deadline = match self.renewed {
                 Some(renewed) => (renewed + RENEW_WITHIN).min(began + WAIT_MAX),
                 None => began + WAIT_MAX,
@@ -187,7 +187,7 @@ fn spec(observed: Option<&Observed>, me: &str, release: bool, now: Timestamp) ->
     if release && !ours {
         return None;
     }
-    // Whoever waits need not wait for what was given back.
+    // Other replicas need not wait for a released lease.
     let life = if release { Duration::from_secs(1) } else { LIFE };
     Some(LeaseSpec {
         holder_identity: Some(if release { String::new() } else { me.to_owned() }),
@@ -248,7 +248,7 @@ mod tests {
         check(Some(lease("other")), 0, Step::Wait);
         check(Some(lease("other")), 14, Step::Wait);
         check(Some(lease("other")), 15, Step::Take);
-        // Whoever leads knows that it does no more before another may begin.
+        // A leader notices the loss before another replica may lead.
         assert!(RENEW_WITHIN + INTERVAL < LIFE);
         let now = Timestamp::now();
         assert!(spec(Some(&lease("other")), "me", true, now).is_none());

@@ -93,7 +93,7 @@ pub const NAMESPACE_WAIT_MAX: Duration = Duration::from_secs(1);
 pub const NAMESPACES_ASKED_MAX: usize = 16;
 /// Any write to the API server.
 pub const API_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Status of routes written in a second, so that a thousand routes are no storm.
+/// Status updates of routes in a second, so that a thousand routes do not overload the API server.
 pub const STATUS_WRITES_PER_SECOND_MAX: u32 = 20;
 /// Events made in a minute.
 pub const EVENTS_PER_MINUTE_MAX: u32 = 30;

@@ -1,7 +1,7 @@
 //! What became of routes, written into their status, and refusals as Events, while this replica leads.
 //!
 //! - [`parents`]: the status that a route should have, of the one that it has; pure.
-//! - [`events`]: what is said to whoever looks at the object, at most so often.
+//! - [`events`]: Events of objects, with a rate limit.
 
 pub mod events;
 pub mod parents;

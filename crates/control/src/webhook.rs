@@ -7,8 +7,8 @@
 //! - [`keep`]: does it, and gives every replica the certificate to serve with.
 //! - [`metrics`]: admissions by outcome, the certificate's age.
 //!
-//! Here is the server: HTTPS, HTTP/1, `POST /inject` and nothing else. Whoever calls is not known (API servers show no certificate as a rule),
-//! so everything has a limit, and an answer tells nothing that the asker did not send.
+//! Here is the server: HTTPS, HTTP/1, `POST /inject` and nothing else. The client is not known (API servers usually send no certificate),
+//! so everything has a limit, and an answer contains nothing that the client did not send.
 
 pub mod admit;
 pub mod certificate;

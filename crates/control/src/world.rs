@@ -36,11 +36,11 @@ use std::sync::{Arc, Weak};
 pub struct MeshNames {
     /// Of identities, e.g. `cluster.local`.
     pub trust_domain: String,
-    /// Where the control plane lives; part of DNS-like names.
+    /// Namespace of the control plane; part of DNS-like names.
     pub control_namespace: String,
-    /// Of Services' names, e.g. `cluster.local`.
+    /// Domain of Services' names, e.g. `cluster.local`.
     pub cluster_domain: String,
-    /// A pod's proxy is a container of it, as on Kubernetes: who only says that it has one has none.
+    /// A pod counts as meshed only if it has a proxy container, as on Kubernetes; the annotation alone does not count.
     pub proxies_are_containers: bool,
 }
 

@@ -2,7 +2,7 @@
 //! never rewritten; this is only what decisions look at.
 //!
 //! A path that two servers could take for different resources is reported as [`Ambiguity`]
-//! beside its canonical form. Whoever decides by path refuses it (400); where no rule looks at
+//! beside its canonical form. Code that decides by path refuses it (400); where no rule looks at
 //! paths it passes as it came. Nothing is borrowed from leniency: `..`, `%2e%2e`, `//`, `\`,
 //! `%2F` and the like are each read differently by some server in wide use, and a rule that
 //! guards `/admin` is worth only as much as its reading.
@@ -65,7 +65,7 @@ impl Ambiguity {
     }
 }
 
-/// The canonical form of `host[:port]`; `None` when it is no authority, which no head that was
+/// The canonical form of `host[:port]`; `None` when it is not an authority, which no head that was
 /// parsed here contains. `default_port` is left out of the result.
 pub fn authority(raw: &[u8], default_port: u16) -> Option<Authority<'_>> {
     if !syntax::is_authority(raw) {

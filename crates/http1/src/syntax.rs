@@ -135,7 +135,7 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
             .strip_suffix(b"]")
             .and_then(|inner| std::str::from_utf8(inner).ok())
             .is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok()),
-        // An empty label is no name; `web..` stripped of one dot would not be `web`.
+        // An empty label is not a name; `web..` stripped of one dot would not be `web`.
         None => {
             !host.is_empty()
                 && host.iter().all(|&byte| HOST[byte as usize])

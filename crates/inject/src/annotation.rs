@@ -295,7 +295,7 @@ fn read_one<'a>(
     }
 }
 
-/// Which prefix an annotation has, and its name; `None` for what is no configuration.
+/// Which prefix an annotation has, and its name; `None` if it is not a configuration annotation.
 fn rank(key: &str) -> Option<(usize, &str)> {
     if [INJECT, MESHED, WAS].contains(&key) {
         return None;

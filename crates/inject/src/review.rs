@@ -29,7 +29,7 @@ pub enum Verdict {
     Untouched,
     /// The pod is not made.
     Refused,
-    /// The bytes are no review.
+    /// The bytes are not a review.
     Malformed,
 }
 

@@ -32,7 +32,7 @@ impl<'a> Marks<'a> {
     /// Of a `metadata`.
     ///
     /// # Errors
-    /// What is there and is no map of texts.
+    /// A value that is not a map of strings.
     pub fn of(metadata: Option<&'a Value>) -> Result<Self, String> {
         let read = |name: &str| match metadata.and_then(|metadata| metadata.get(name)) {
             None | Some(Value::Null) => Ok(BTreeMap::new()),
@@ -273,7 +273,7 @@ fn disorder(spec: &Value) -> Vec<String> {
     late.then(wrong).into_iter().collect()
 }
 
-/// Why a pod cannot be part of the mesh, with what to do. That it is part of it already is no reason.
+/// Why a pod cannot be part of the mesh, with what to do. A pod that is already part of the mesh is not an obstacle.
 #[must_use]
 pub fn obstacles(spec: &Value) -> Vec<String> {
     let mut wrong = malformed(spec);

@@ -95,7 +95,7 @@ const NODES_MAX: usize = 5_000_000;
 /// What a document says.
 ///
 /// # Errors
-/// It is no YAML, with the line of the document.
+/// It is not YAML, with the line of the document.
 pub fn read(text: &str) -> Result<Value, String> {
     let limits = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_events: 3 * NODES_MAX },
@@ -118,7 +118,7 @@ pub struct Changed {
 /// Changes a document.
 ///
 /// # Errors
-/// It is no YAML, or the patch does not fit it.
+/// It is not YAML, or the patch does not fit it.
 pub fn change(text: &str, patch: &[Operation]) -> Result<Changed, String> {
     let mut after = read(text)?;
     apply(&mut after, patch).map_err(|error| error.to_string())?;

@@ -53,10 +53,10 @@ pub struct Identity {
 /// Why an issuer is none. Each is one thing to put right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerError {
-    /// What it says is no certificate.
+    /// The certificate cannot be read.
     #[error("the issuer's certificate cannot be read: {0}")]
     Certificate(String),
-    /// What it says is no key.
+    /// The key cannot be read.
     #[error(
         "the issuer's key cannot be read: {0}; PEM of PKCS #8 is needed (openssl pkcs8 -topk8 -nocrypt)"
     )]
@@ -220,7 +220,7 @@ fn trial(
 /// Certificates of a bundle.
 ///
 /// # Errors
-/// It is no PEM.
+/// It is not PEM.
 pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<_, _>>()

@@ -25,7 +25,7 @@ const ROLE_KIND: &str = "ClusterRole";
 pub struct Others {
     /// Where the webhook points.
     webhook: Option<String>,
-    /// Whom the cluster-wide roles are bound to.
+    /// The subjects of the cluster-wide roles.
     binding: Option<String>,
     /// Whether they are bound to the control plane that asks.
     bound: bool,
@@ -112,7 +112,7 @@ impl Others {
         match reference["kind"].as_str()? {
             WEBHOOK_KIND => self.webhook.as_deref(),
             BINDING_KIND => self.binding.as_deref(),
-            // It points nowhere itself; without its binding it is of use to whoever is there.
+            // A role without its binding grants nothing, and another control plane may still use it.
             ROLE_KIND if self.bound => None,
             ROLE_KIND => self.binding.as_deref().or_else(any),
             _ => None,

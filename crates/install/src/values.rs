@@ -27,7 +27,7 @@ pub fn merge(under: &mut Value, over: Value) {
 /// Reads a file of values.
 ///
 /// # Errors
-/// It is no YAML, or no map.
+/// It is not YAML, or not a map.
 pub fn read(text: &str) -> Result<Value, String> {
     let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     match value {
@@ -49,7 +49,7 @@ pub enum Taken {
 /// Reads `a.b=c,d.e=f` as Helm does: `\` takes the meaning of the next character, `{x,y}` is a list. Indexes (`a[0]`) are refused.
 ///
 /// # Errors
-/// What is no `NAME=VALUE`.
+/// A part that is not `NAME=VALUE`.
 pub fn set(text: &str, taken: Taken) -> Result<Value, String> {
     let mut all = Value::Object(Map::new());
     for pair in split(text, ',') {

@@ -103,7 +103,7 @@ impl Cluster {
             },
         };
         config.connect_timeout = Some(CONNECT_WAIT_MAX);
-        // A command is over sooner than a busy server is not: the person types it again.
+        // No retries: a command should fail fast, and the user can run it again.
         config.default_retry = false;
         if person.user.is_some() {
             config.auth_info.impersonate.clone_from(&person.user);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreachable {
-    /// The file that was named is no kubeconfig, or its context does not exist.
+    /// The named file is not a kubeconfig, or its context does not exist.
     #[error("{file}: {why}")]
     File {
         /// The file.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Metric labels in a fixed order: name and value.
 pub type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
-/// Where an endpoint's proxy is reached, and as whom.
+/// Address and identity of an endpoint's proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PeerIdentity {
     /// What the certificate must say.

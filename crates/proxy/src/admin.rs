@@ -3,7 +3,7 @@
 //! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET` and `PUT /proxy-log-level`. It never touches a
 //! data thread: metrics are read from the shared registry.
 //!
-//! The port is open to whoever reaches the pod, as Prometheus and the kubelet do, so it changes something only for those inside of the pod.
+//! The port accepts every client that reaches the pod, as Prometheus and the kubelet do. Only clients inside the pod may change something.
 
 use crate::telemetry::Registry;
 use bytes::Bytes;

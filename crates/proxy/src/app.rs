@@ -185,7 +185,7 @@ fn start_worker(number: usize, part: Part) -> Result<(), AppError> {
             let (runtime, listeners) = match started {
                 Ok(started) => started,
                 Err(error) => {
-                    // Whoever started us waits for it.
+                    // The thread that started this one waits for it.
                     let _heard = listening.send(Err(error));
                     return;
                 }

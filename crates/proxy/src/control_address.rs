@@ -24,7 +24,7 @@ impl ControlAddress {
         let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
         let known = DnsName::parse(name).map_err(|error| format!("{text:?}: {error}"))?;
-        // An address that is wrong in one digit is no name. With a dot at its end a name is looked up as it is.
+        // A mistyped IP address is not a name. A name with a dot at its end is looked up unchanged.
         if known.as_str().rsplit('.').next().is_some_and(|last| last.parse::<u32>().is_ok()) {
             return Err(wrong());
         }

@@ -54,7 +54,7 @@ pub enum DialError {
 /// A connection to the control plane.
 pub type Connection = TokioIo<TlsStream<TcpStream>>;
 
-/// Whom we expect there. Its SNI is only for the reader of a capture: the control plane has one certificate.
+/// The expected identity of the control plane. The SNI only helps to read captures: the control plane has one certificate.
 #[must_use]
 pub fn peer(control_identity: &SpiffeId) -> PeerIdentity {
     let dns_like = control_identity
@@ -70,8 +70,8 @@ pub fn peer(control_identity: &SpiffeId) -> PeerIdentity {
 }
 
 /// The channel that discovery uses. It connects at the first request and again after it broke, each time with the
-/// newest credentials; what is open stays open over a renewal. A request that finds it broken fails, and whoever
-/// made it tries again: then the channel waits its back-off and connects.
+/// newest credentials; what is open stays open over a renewal. A request on a broken channel fails and its caller retries:
+/// then the channel waits for its back-off and connects.
 #[must_use]
 pub fn connect(
     address: ControlAddress,

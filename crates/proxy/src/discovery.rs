@@ -54,7 +54,7 @@ pub struct Settings {
     pub discovery_first_message_max: Duration,
     /// What the last snapshot says of something is used when the control plane has not said it for so long, or has failed.
     pub discovery_saved_after: Duration,
-    /// A stream that lived this long was steady: its end is no reason to wait before the next.
+    /// A stream that lived this long was steady: the next one opens without a wait.
     pub discovery_steady_min: Duration,
     /// Between attempts.
     pub discovery_backoff: Backoff,

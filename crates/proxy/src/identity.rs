@@ -1,7 +1,7 @@
 //! Who this workload is: a key made here, certified by the control plane, renewed before it expires.
 //!
 //! [`certify`] asks once; [`renew`] says when to ask again, purely; [`bundle`] is the file with the trust anchors; [`run`] is
-//! the loop of the three. Whoever needs TLS watches what [`run`] publishes. How certificates are verified is
+//! the loop of the three. Users of TLS watch the credentials that [`run`] publishes. How certificates are verified is
 //! `leno_tls::verify`; who gets one is decided by the control plane.
 //!
 //! Anchors that change are in use within [`Pace::look_interval`], without the control plane, as long as they vouch for the

@@ -172,7 +172,7 @@ async fn identify(
         };
     }
     if heard != Heard::Ours {
-        // To our own port comes only what is for us; who leaves without a word has done nothing wrong.
+        // A peer that connects to the mesh port and closes without sending anything is not an error: health checks do this.
         return match direct {
             true if ahead.is_empty() => Err(Ending::ClientClosed.into()),
             true => Err(Ending::Loop.into()),
@@ -217,7 +217,7 @@ enum Heard {
     Nothing,
 }
 
-/// Reads until it is clear whether a ClientHello asks for our own name. Whoever asks for another identity is turned away.
+/// Reads until it is clear whether a ClientHello asks for our own name. A ClientHello for another identity is rejected.
 async fn hear(
     worker: &Worker,
     (stream, ahead): (&mut Stream, &mut Buffer),

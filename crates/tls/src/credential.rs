@@ -129,7 +129,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Whom, with which protocol, and where: pods of one identity do not share their sessions.
+/// Identity, protocol and address: pods with the same identity do not share TLS sessions.
 type ClientKey = (PeerIdentity, Alpn, Option<SocketAddr>);
 
 /// Everything that TLS needs, as of one renewal.
@@ -184,7 +184,7 @@ impl Credentials {
         &self.credential
     }
 
-    /// Whom we trust.
+    /// The trusted roots.
     #[must_use]
     pub fn anchors(&self) -> &Anchors {
         &self.anchors

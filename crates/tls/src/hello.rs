@@ -1,6 +1,5 @@
-//! Is this connection TLS, and for whom? Decided on the first bytes, before anything is answered: a ClientHello
-//! whose SNI is our own name is for us, one that asks for another identity of a mesh is a mistake of whoever sent it, and
-//! every other is the application's own TLS.
+//! Decides on the first bytes whether a connection is TLS, and for which side. A ClientHello with this workload's name is for the proxy.
+//! One with another identity of a mesh is a mistake of its sender. Any other belongs to the application's own TLS.
 //!
 //! Pure, strict and bounded. It does not judge the handshake: rustls does that for what is ours.
 
@@ -157,7 +156,7 @@ fn server_name(body: &[u8]) -> Option<Option<DnsName>> {
     Some(found.flatten())
 }
 
-/// The one host name of a server name list; a name that is not a DNS name is nobody's, and so `None` within.
+/// The one host name of a server name list. `Some(None)` means a name that is not a DNS name, which belongs to no workload.
 fn host_name(content: &[u8]) -> Option<Option<DnsName>> {
     let mut content = Reader(content);
     let mut names = Reader(content.prefixed(2)?);

@@ -42,7 +42,7 @@ pub enum Refused {
         "expected {expected}, but the peer is {presented}; discovery and the workload at that address disagree"
     )]
     WrongName {
-        /// Whom we wanted to reach.
+        /// The expected name.
         expected: PeerName,
         /// The names in the certificate.
         presented: String,
@@ -52,7 +52,7 @@ pub enum Refused {
         "the peer expects {asked}, but this workload is {ours}; discovery and this workload disagree, or the peer belongs to another mesh"
     )]
     OtherAsked {
-        /// Whom it asks for in SNI.
+        /// The name in its SNI.
         asked: DnsName,
         /// Who we are.
         ours: SpiffeId,

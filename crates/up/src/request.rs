@@ -146,7 +146,7 @@ pub fn rows(world: &World) -> Vec<PodRow> {
 pub fn serve(home: Arc<Home>, end: Arc<watch::Sender<bool>>) -> io::Result<tasks::Owned> {
     let path = home.paths.socket();
     let listener = UnixListener::bind(&path)?;
-    // Whoever may speak to it may run programs as root in a pod.
+    // A client of this socket can run programs as root in a pod.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     Ok(tasks::spawn_owned("requests", async move {
         loop {

@@ -1,7 +1,6 @@
 //! What is wanted and what runs, in one place behind one lock that is never held across a wait.
-//!
-//! Whoever changes it bumps a version. The supervisor publishes each version (rules, names, files for the control plane)
-//! and says so, which is how a pod knows that it is out of its Services before it is told to end.
+//! Each change bumps a version. The supervisor publishes each version (rules, names, files for the control plane) and announces it.
+//! So a pod knows that it has left its Services before it is asked to end.
 
 use crate::address::{Allocator, Pair};
 use crate::manifest::{Key, Objects};
@@ -161,7 +160,7 @@ impl Shared {
         look(&self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads with the right to take addresses, which is no change that anybody must hear of.
+    /// Reads, and may allocate addresses, which is not a change to publish.
     pub fn look_mut<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         look(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! Routes of a port: `inbound.HttpRoute` and `inbound.GrpcRoute` <-> [`InboundRoute`], for whom they let in.
+//! Routes of a port: `inbound.HttpRoute` and `inbound.GrpcRoute` <-> [`InboundRoute`], for the clients that they admit.
 
 use super::{InboundRoute, authorization, authorization_message};
 use crate::outbound::grpc;
@@ -147,7 +147,7 @@ pub(super) fn grpc_message(routes: &[InboundRoute]) -> Vec<message::GrpcRoute> {
     routes.iter().map(route).chain([rest]).collect()
 }
 
-/// As many matches in a rule as one may have; none are no rule, which would take everything.
+/// Rules with at most the allowed number of matches. Without matches there is no rule, because an empty rule would match everything.
 fn in_rules<M>(matches: impl Iterator<Item = M>) -> impl Iterator<Item = Vec<M>> {
     let mut matches = matches.peekable();
     std::iter::from_fn(move || {

@@ -6,14 +6,14 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use rcgen::KeyPair;
 use serde::{Deserialize, Serialize};
 
-/// Whom tokens are for; one that was made for another service is worth nothing here.
+/// The audience of tokens; a token for another service is rejected.
 pub const AUDIENCE: &str = "leno.dev/identity";
-/// Who makes tokens, where Kubernetes does not.
+/// The issuer of tokens on one machine, without Kubernetes.
 pub const ISSUER: &str = "leno-control";
 /// Clocks of two machines differ by this much.
 const CLOCK_SKEW_SECONDS: u64 = 10;
 
-/// Whom a token names.
+/// The workload that a token names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attested {
     /// Namespace.
@@ -93,7 +93,7 @@ impl Tokens {
             .map_err(|error| error.to_string())
     }
 
-    /// Whom the token names, at `now`.
+    /// The workload that the token names, at `now`.
     ///
     /// # Errors
     /// Why it proves nothing. The token itself is never part of a message.

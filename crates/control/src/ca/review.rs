@@ -37,7 +37,7 @@ impl Reviewer {
         }
     }
 
-    /// Whom the token names.
+    /// The workload that the token names.
     ///
     /// # Errors
     /// Why it proves nothing; [`Refused::Unavailable`], which is worth another try, where nobody could say.
@@ -101,7 +101,7 @@ pub fn shaped(token: &[u8]) -> Result<&str, Refused> {
     }
 }
 
-/// Whom a reviewed token names: a service account, bound to a pod, for this mesh.
+/// The workload that a reviewed token names: a service account, bound to a pod, for this mesh.
 ///
 /// # Errors
 /// [`Refused::Token`].

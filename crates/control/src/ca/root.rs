@@ -55,7 +55,7 @@ impl State {
     /// Opens or creates the directory.
     ///
     /// # Errors
-    /// It cannot be made or is no directory.
+    /// It cannot be created or is not a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.with_context(|| format!("state directory {}", path.display()))?;
@@ -101,7 +101,7 @@ impl State {
     /// The user's issuer, checked; the roots are written where proxies look for them.
     ///
     /// # Errors
-    /// The key is another's, the chain leads to no given root, it is no CA, or it is about to expire.
+    /// The key does not match, the chain leads to no given root, it is not a CA, or it is about to expire.
     pub fn brought(&self, from: &Brought, names: &MeshNames, now: u64) -> Result<Authority> {
         let read =
             |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());

@@ -1,7 +1,7 @@
 //! Secret and ConfigMap of a cluster to an authority, or the reason why not; pure.
 //!
 //! The Secret is in cert-manager's layout (`kubernetes.io/tls`: `tls.crt` with the issuer first, `tls.key` as PKCS #8, SEC 1 or PKCS #1).
-//! Its `ca.crt` is not read: whom proxies trust is said in one place, the ConfigMap.
+//! Its `ca.crt` is not read: the roots that proxies trust are in one place, the ConfigMap.
 
 use super::Authority;
 use super::root::{Link, certificates_of};

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
-/// Who says whom a token names.
+/// The verifier of tokens.
 #[derive(Clone, Debug)]
 pub enum Attestor {
     /// The key that made it, on one machine.

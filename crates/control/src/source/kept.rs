@@ -146,7 +146,7 @@ pub struct GrpcAction {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct HttpGet {
-    /// Of whom, the pod where nothing is said.
+    /// The host of the request; the pod's address if absent.
     pub host: Option<Box<str>>,
     /// What.
     pub path: Option<Box<str>>,

@@ -155,9 +155,9 @@ impl Document<'_> {
                 manifest.problems.push(problem);
             }
         }
-        // Of a route it is told where it is known what becomes of it.
+        // Unknown fields of routes are reported later, where their effect is known.
         let told_here = !matches!(key.kind, "HTTPRoute" | "GRPCRoute");
-        // Types of the Gateway API have them by derivation and do not read them.
+        // The types of the Gateway API do not read these two fields themselves.
         let is_told = |field: &&String| told_here && *field != "apiVersion" && *field != "kind";
         for field in unknown.iter().filter(is_told) {
             let problem = self.problem(&key.to_string(), &within(field), UNKNOWN_FIELD);

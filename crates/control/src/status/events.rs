@@ -68,7 +68,7 @@ impl Teller {
     }
 }
 
-/// The event of a problem; `None` where it is no object's, or not our business.
+/// The Event of a problem; `None` if the problem belongs to no object, or to another controller.
 fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     if problem.elsewhere {
         return None;

@@ -47,7 +47,7 @@ impl Made {
     /// With new keys.
     ///
     /// # Errors
-    /// The system has no randomness, or `now` is no moment.
+    /// The random number generator fails, or `now` is not a valid time.
     pub fn new(name: &str, now: u64) -> Result<Self> {
         let params = |common: String| -> Result<CertificateParams> {
             let mut params = CertificateParams::default();

@@ -1,6 +1,6 @@
 //! What the leader writes into the `MutatingWebhookConfiguration`; pure.
 //!
-//! Whom the API server asks about is the installation's to say (the chart's `injector-webhook.yaml`). Two things change while the mesh runs
+//! The installation selects the pods (the chart's `injector-webhook.yaml`). Two things change while the mesh runs
 //! and are written here: the `caBundle` of each entry, and one entry for Namespaces that say `enabled` in an annotation, since
 //! selectors see labels only: it names them.
 

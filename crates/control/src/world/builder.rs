@@ -228,8 +228,7 @@ impl Builder {
         for KnownPod { pod, .. } in &self.pods {
             for address in &pod.addresses {
                 let holder = by_ip.get(address);
-                // An address is given to the next pod before the last one is gone from the inventory: who leaves has it least, and of two
-                // that are not ready the later one.
+                // The network gives an address to a new pod before the inventory drops the old one. A pod that is terminating has the lowest claim; between two that are not ready, the newer one wins.
                 let claim = |pod: &Pod| (!pod.terminating, pod.ready);
                 if holder.is_none_or(|holder| {
                     claim(holder) <= claim(pod) && claim(holder) != (true, true)

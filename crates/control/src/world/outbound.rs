@@ -122,7 +122,7 @@ impl World {
                     name: String::new(),
                     opaque: is_bytes(declared),
                     parent: None,
-                    // An address that nothing is known of is no endpoint of the mesh.
+                    // An unknown address is not an endpoint of the mesh.
                     endpoint: Some(endpoint).filter(|endpoint| endpoint.resource.is_some()),
                 }
             }

@@ -3,9 +3,9 @@
 //!
 //! The kubelet has no identity of the mesh, and the address that it comes from is the node's in some networks and a
 //! bridge's in others, so a probe is known by what it asks: `GET` of exactly its path, or gRPC's health check, at its port.
-//! Whoever else asks that gets the same answer. Probes over TLS are the application's own bytes and are not read;
-//! a `tcpSocket` probe connects, which the proxy lets everybody do; `exec` never touches the network. Hooks (`postStart`,
-//! `preStop`) are no probes: what they ask for may be more than to look.
+//! Other clients that send this request get the same answer. Probes over TLS are the application's own bytes and are not read;
+//! a `tcpSocket` probe connects, which the proxy admits from every client; `exec` does not use the network. Hooks (`postStart`,
+//! `preStop`) are not probes: they may change state.
 
 use crate::source::kept::{Container, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -283,7 +283,7 @@ impl Place<'_> {
             findings: Findings::default(),
         };
         let attachments = compiler.attachments(parents);
-        // A route on Gateways alone is right for whoever serves these.
+        // A route on Gateways alone belongs to another controller.
         let elsewhere = compiler.findings.parents.is_empty();
         let (mut compiled, mut pattern_bytes) = (None, 0);
         if !elsewhere {
@@ -294,7 +294,7 @@ impl Place<'_> {
         }
         for (number, key, port, consumers) in attachments {
             let Some(route) = compiled.clone() else { continue };
-            // Whoever is a neighbour takes no room: on a Service each namespace has its own.
+            // Limits count for each namespace on a Service, so another namespace cannot use them up.
             let taken = self.taken.entry((key.clone(), consumers.clone())).or_default();
             if let Err(why) = taken.take(pattern_bytes) {
                 compiler.crowded_out(number, &key, &why);

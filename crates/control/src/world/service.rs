@@ -397,7 +397,7 @@ impl Wanted<'_> {
         pod: Option<&Arc<Pod>>,
         fitness: Option<Fitness>,
     ) {
-        // What a proxy takes its pod's traffic for is said in the pod's own namespace, not by whoever can write a slice elsewhere.
+        // Only the pod's own namespace decides how its proxy treats traffic, not an EndpointSlice in another namespace.
         if let Some(pod) = pod.filter(|pod| pod.id.namespace == *self.service.0) {
             found.ports.push((pod.id.clone(), address.port()));
         }

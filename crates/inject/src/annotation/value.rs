@@ -56,7 +56,7 @@ pub fn ports(text: &str) -> Result<String, String> {
 /// have it (`is_own`). What a namespace says to all of its pods means those that have it.
 ///
 /// # Errors
-/// The first part that is no port.
+/// The first part that is not a port.
 pub fn own_ports(
     text: &str,
     number_of: &dyn Fn(&str) -> Option<u16>,
@@ -150,7 +150,7 @@ pub fn policy(text: &str) -> Result<DefaultPolicy, String> {
 /// `info`, or `warn,leno_proxy::balance=debug`.
 ///
 /// # Errors
-/// The first part that is no level.
+/// The first part that is not a level.
 pub fn log_level(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     for part in text.split(',').map(str::trim) {
@@ -218,7 +218,7 @@ pub fn quantity(text: &str) -> Result<String, String> {
 /// What is asked for may be nothing, too.
 ///
 /// # Errors
-/// It is no quantity.
+/// It is not a quantity.
 pub fn request(text: &str) -> Result<String, String> {
     match millis(text) {
         Some(_) => Ok(text.to_owned()),

@@ -45,7 +45,7 @@ pub const SERVICE: &str = "Service/leno-control";
 /// Where the API server asks.
 pub const INJECTOR: &str = "Service/leno-injector";
 
-/// Whom the cluster-wide roles are bound to; looked at before an installation.
+/// The subjects of the cluster-wide roles; checked before an installation.
 pub const BINDING: &str = "ClusterRoleBinding/leno-control";
 /// linkerd's injector, by its usual name; no part of the mesh, so it is not among [`OBJECTS`].
 pub const LINKERD: &str = "MutatingWebhookConfiguration/linkerd-proxy-injector-webhook-config";

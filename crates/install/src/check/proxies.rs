@@ -112,7 +112,7 @@ fn waits_for(pod: &Value) -> Option<&str> {
     let containers = pod["status"]["initContainerStatuses"].as_array()?;
     let reasons = containers.iter().map(|status| text(&status["state"]["waiting"]["reason"]));
     let mut reasons: Vec<&str> = reasons.filter(|reason| !reason.is_empty()).collect();
-    // Whoever waits for others says nothing of the cause.
+    // `PodInitializing` only means waiting for another container, so it comes last.
     reasons.sort_by_key(|reason| *reason == "PodInitializing");
     reasons.first().copied()
 }

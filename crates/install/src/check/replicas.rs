@@ -71,7 +71,7 @@ fn restarts(facts: &Facts) -> Option<Verdict> {
     if crashing.is_empty() { warning(some_of(&seen), hint) } else { passing(some_of(&seen), hint) }
 }
 
-/// Why a container that was started has ended, where that was no order.
+/// Why a started container ended, unless it was stopped on purpose.
 fn crash(container: &Value) -> Option<String> {
     let restarts = container["restartCount"].as_u64().unwrap_or(0);
     let waits = text(&container["state"]["waiting"]["reason"]);

@@ -54,7 +54,7 @@ fn refused(facts: &Facts) -> Option<Verdict> {
     for workload in facts.workloads.iter().filter(|one| wishes_proxies(facts, one, &mesh)) {
         let Some(message) = refusal(facts, workload) else { continue };
         by.push(who(&message));
-        // One line, whoever wrote it.
+        // The message may have several lines; show it in one.
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = format!("{}: {message}", shown(workload));
         if !seen.contains(&line) {

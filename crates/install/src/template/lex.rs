@@ -139,7 +139,7 @@ fn name_length(text: &str) -> usize {
     text.find(|c| !is_name(c)).unwrap_or(text.len())
 }
 
-/// `.a.b` with its length; `.` alone is no field.
+/// `.a.b` with its length; `.` alone is not a field.
 fn fields(text: &str) -> Result<(Vec<String>, usize), String> {
     let mut fields = Vec::new();
     let mut at = 0;

@@ -141,7 +141,7 @@ impl Scope<'_> {
     }
 }
 
-/// A member of a member; absent is null, as in Go, but a member of what is no map is a mistake.
+/// A member of a member; absent is null, as in Go, but a member of a value that is not a map is a mistake.
 fn member(value: &Value, fields: &[String]) -> Result<Value, String> {
     let mut at = value;
     for (number, field) in fields.iter().enumerate() {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 /// Where an answer goes.
 pub(super) type Reply<T> = oneshot::Sender<Result<Watch<T>, Unavailable>>;
 
-/// Answers; an asker that has left is no loss.
+/// Sends the answer; a receiver that is gone is ignored.
 pub(super) fn send<T>(reply: Reply<T>, answer: Result<Watch<T>, Unavailable>) {
     let _ = reply.send(answer);
 }
@@ -25,7 +25,7 @@ pub(super) struct Desk<T> {
     saved: Option<(Arc<T>, Arc<Status>)>,
     /// When the control plane has been waited for long enough, where there is something saved.
     saved_due: Instant,
-    /// Said at once to whoever asks, until there is a state: the control plane has spoken, and waiting would change nothing.
+    /// Returned at once until there is a state: the control plane has answered, so waiting would change nothing.
     refusal: Option<Unavailable>,
     /// Since when nobody holds the state; without a state, since the last ask.
     unused_since: Option<Instant>,

@@ -205,7 +205,7 @@ impl Topic for Inbound {
         &status.inbound_entries
     }
 
-    /// Of whom a port lets in nothing is left out.
+    /// Always 0: an inbound policy is applied as a whole or rejected.
     fn refused(status: &Status) -> &AtomicU64 {
         &status.routes_refused
     }

@@ -1,5 +1,5 @@
 //! The file with the trust anchors, which changes while we run: in a pod it is a ConfigMap that the kubelet mounts, and
-//! replaces a minute after the object has changed. What is in it and is no bundle changes nothing.
+//! replaces a minute after the object has changed. Content that is not a bundle changes nothing.
 
 use super::IdentityConfig;
 use super::certify::{self, CertifyError};
@@ -18,7 +18,7 @@ pub struct Bundle {
     good: Option<Anchors>,
     /// Of the file that the last good ones are from.
     mark: Option<Mark>,
-    /// What was said last of a file that is no bundle, so that it is said once.
+    /// The last warning about a file that is not a bundle, so that it is logged once.
     told: Option<String>,
 }
 

@@ -14,13 +14,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// With so much to be sent streams wait: what is beyond belongs to whoever writes it.
+/// Streams wait when this many bytes are queued to write; further bytes stay with the stream that writes them.
 const OUT_BYTES_MAX: usize = 64 * 1024;
-/// With so much to be sent nothing more is read, as reading may give more to say: a peer that does not read is not served.
+/// Stop reading when this many bytes are queued to write. Reading can queue more, so a peer that does not read would grow the queue without bound.
 const OUT_BYTES_BRIM: usize = 2 * OUT_BYTES_MAX;
-/// Records that are read before those whose bytes they brought have a turn.
+/// Records that are read before the streams that got their bytes run.
 const READS_MAX: usize = 4;
-/// The side that was called leaves the last word to the other, which may just be opening a stream; but not for longer.
+/// How long the accepting side waits for the dialing side to close first, because that side may just be opening a stream.
 pub const LEAVE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// What a session that has nothing to send keeps of the room for it.
 const OUT_BYTES_KEPT: usize = FRAME_BYTES_MAX;
@@ -271,7 +271,7 @@ struct Moving<'a, A> {
     session: &'a Rc<Session>,
     stream: Stream,
     accept: A,
-    /// Bytes that came and are no whole frame yet.
+    /// Received bytes that are not a whole frame yet.
     read: Buffer,
     /// Frames on their way out, and how much of them has gone.
     sending: Vec<u8>,
@@ -282,7 +282,7 @@ struct Moving<'a, A> {
 }
 
 impl<A: FnMut(MultiplexedStream)> Moving<'_, A> {
-    /// `waited`: whoever calls has been given the time to hear that we leave.
+    /// `waited`: the peer has had time to receive the frame that announces our close.
     fn poll(&mut self, waited: bool, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.woken.set(false);
         register(&self.session.task, context);

@@ -1,5 +1,5 @@
-//! Rows of what proxies said: traffic between two readings ([`between`], [`grouped`]) and who speaks with whom
-//! ([`hops`]). Pure: where the text comes from, this machine or a cluster, is not asked here.
+//! Rows from the metrics of proxies: traffic between two readings ([`between`], [`grouped`]) and the hops between workloads
+//! ([`hops`]). Pure: the text may come from this machine or from a cluster.
 
 use super::Said;
 use super::exposition::{self, Sample, Totals};
@@ -237,7 +237,7 @@ pub fn grouped<'a>(
     window.map(|window| window.figures())
 }
 
-/// Who speaks with whom, since the proxies started.
+/// The hops between workloads, since the proxies started.
 #[must_use]
 pub fn hops(readings: &[Reading]) -> Vec<Hop> {
     readings.iter().flat_map(hops_of).collect()

@@ -186,7 +186,7 @@ fn set(run: &Run, name: &str, edit: impl FnOnce(&mut crate::world::ContainerStat
     });
 }
 
-/// Starts it once and waits for its end. `before` is how it ended the last time, which whoever waits for it wants to hear.
+/// Starts it once and waits for its end. `before` is how it ended the last time, for the status.
 async fn once(
     run: &Arc<Run>,
     process: &Process,

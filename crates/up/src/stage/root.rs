@@ -147,7 +147,7 @@ fn machine_mounts(scratch: &Path) -> io::Result<Vec<PathBuf>> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     Ok(parse_mounts(&table)
         .into_iter()
-        // Our own tmpfs, and what is mounted on it already, are no files of the machine.
+        // Our own tmpfs, and mounts on it, are not files of the machine.
         .filter(|place| {
             scratch.parent().is_none_or(|own| !place.starts_with(own)) && place.is_dir()
         })

@@ -104,7 +104,7 @@ struct ListMetadata<'a> {
 /// Reads a page of a list.
 ///
 /// # Errors
-/// It is no list.
+/// It is not a list.
 pub fn page(kind: &'static str, body: &[u8]) -> Result<Page, String> {
     let list: List<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let (mut objects, mut nameless) = (Vec::new(), Vec::new());

@@ -268,7 +268,7 @@ impl Watching {
             .and_then(|body| serde_json::from_slice(&body.to_bytes()).ok())
             .unwrap_or_default();
         Err(match status.as_u16() {
-            // Kinds of the cluster itself are there: whoever says otherwise is not its API server, a gateway before it, say.
+            // Built-in kinds always exist: a 404 for one comes from something else, such as a gateway before the API server.
             404 if group_of(self.kind).0 == GATEWAY_API => Stopped::Absent,
             410 => Stopped::Forgotten,
             code => Stopped::Failed(format!("{code} {}", failure.message)),
