@@ -132,6 +132,18 @@ pub struct Probe {
     pub grpc: Option<GrpcAction>,
     /// By HTTP.
     pub http_get: Option<HttpGet>,
+    /// By connecting.
+    pub tcp_socket: Option<TcpSocket>,
+}
+
+/// `tcpSocket` of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct TcpSocket {
+    /// The host to connect to; the pod where it is absent.
+    pub host: Option<Box<str>>,
+    /// The port.
+    pub port: IntOrString,
 }
 
 /// `grpc` of a probe.
@@ -172,6 +184,12 @@ pub struct PodStatus {
     /// Its addresses; the first is the one above.
     #[serde(rename = "podIPs", deserialize_with = "or_default")]
     pub pod_ips: Box<[PodIp]>,
+    /// Its node's address.
+    #[serde(rename = "hostIP")]
+    pub host_ip: Option<Box<str>>,
+    /// Its node's addresses; the first is the one above.
+    #[serde(rename = "hostIPs", deserialize_with = "or_default")]
+    pub host_ips: Box<[PodIp]>,
 }
 
 /// `conditions` of a pod, each whether it is true.
@@ -424,7 +442,7 @@ mod tests {
             json!({
                 "metadata": {"uid": null, "labels": null, "annotations": null, "ownerReferences": null, "deletionTimestamp": null},
                 "spec": {"containers": null, "initContainers": null, "hostNetwork": null, "readinessGates": null},
-                "status": {"phase": null, "conditions": null, "podIP": null, "podIPs": null},
+                "status": {"phase": null, "conditions": null, "podIP": null, "podIPs": null, "hostIP": null, "hostIPs": null},
             }),
             json!({"metadata": {"name": "a", "annotations": {"example.org/x": "y"}}, "spec": {"containers": []}}),
         ];

@@ -26,11 +26,15 @@ impl World {
             Some(Declared::Opaque) => InboundProtocol::Opaque,
             Some(Declared::Tls) => InboundProtocol::Tls,
         };
-        let authorizations = pod.policy.authorizations();
+        let mut authorizations = pod.policy.authorizations();
         // Where everybody is let in, probes are.
         let routes = match pod.policy {
             DefaultPolicy::AllUnauthenticated => Vec::new(),
-            _ => probe::routes(&pod.probes, port, protocol),
+            _ => {
+                let of_node = probe::of_node(&pod.probes, port, protocol, &pod.node_addresses);
+                authorizations.extend(of_node);
+                probe::routes(&pod.probes, port, protocol)
+            }
         };
         let server = Resource::default_named(pod.policy.as_str());
         // Labels say what object it is, and `api` writes that.

@@ -49,6 +49,18 @@ pub struct Pod {
     metric_labels: Vec<(Arc<str>, Arc<str>)>,
     named_ports: Box<[(Box<str>, u16)]>,
     pub(super) probes: Vec<probe::Asked>,
+    /// Its node's addresses, from which its kubelet comes.
+    pub(super) node_addresses: Box<[IpAddr]>,
+}
+
+/// Addresses that cannot be read are left out: the kubelet is then not known by them.
+fn node_addresses(status: &kept::PodStatus) -> Box<[IpAddr]> {
+    let several = status.host_ips.iter().map(|host| &*host.ip);
+    let mut all: Vec<IpAddr> =
+        status.host_ip.as_deref().into_iter().chain(several).flat_map(|ip| ip.parse()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into()
 }
 
 impl Pod {
@@ -118,6 +130,7 @@ impl Pod {
             metric_labels: metric_labels(pod, service_account),
             named_ports: named_ports(pod),
             probes: probe::read(spec),
+            node_addresses: node_addresses(status),
         }
     }
 

@@ -385,6 +385,36 @@ fn inbound_policy_of_pod_namespace_and_default() {
     );
 }
 
+/// The node's addresses open the port of a probe that cannot be read, and no other.
+#[test]
+fn the_node_is_admitted_to_ports_of_probes_that_cannot_be_read() {
+    let check = |policy: &str, annotations: &str, probe: &str, port: u16, expected: &[&str]| {
+        let text = format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: a, annotations: {{leno.dev/default-inbound-policy: {policy}{annotations}}}}}\n\
+             spec: {{containers: [{{name: c, ports: [{{name: web, containerPort: 8080}}], livenessProbe: {{{probe}}}}}]}}\n\
+             status: {{podIP: 10.1.0.1, hostIP: 192.0.2.7, hostIPs: [{{ip: 192.0.2.7}}, {{ip: \"2001:db8::7\"}}]}}\n"
+        );
+        let id = WorkloadId { namespace: "a".into(), pod: "p".into() };
+        let policy = world(&text).inbound(&id, port).unwrap();
+        let of_node = policy.authorizations.iter().filter(|one| one.resource.name() == "probe");
+        let networks = of_node.flat_map(|one| &one.networks).map(|one| one.net.to_string());
+        assert_eq!(networks.collect::<Vec<_>>(), expected, "{policy:?} {probe}");
+    };
+    let node = &["192.0.2.7/32", "2001:db8::7/128"];
+    let https = "httpGet: {path: /, port: 8080, scheme: HTTPS}";
+    check("deny", "", https, 8080, node);
+    check("all-authenticated", "", https, 8080, node);
+    check("deny", "", "tcpSocket: {port: web}", 8080, node);
+    let opaque = ", config.leno.dev/opaque-ports: '8080'";
+    check("deny", opaque, "httpGet: {path: /, port: 8080}", 8080, node);
+    // Another port, another host, a probe that can be read, and a policy that admits everybody.
+    check("deny", "", https, 8081, &[]);
+    check("deny", "", "tcpSocket: {port: 8080, host: example.com}", 8080, &[]);
+    check("deny", "", "httpGet: {path: /, port: 8080}", 8080, &[]);
+    check("deny", "", "grpc: {port: 8080}", 8080, &[]);
+    check("all-unauthenticated", "", https, 8080, &[]);
+}
+
 /// What the kubelet asks passes under a policy that lets in nobody else, and exactly that.
 #[test]
 fn probes_are_let_in() {
