@@ -5,15 +5,20 @@
 
 use crate::ca::keep::Expiries;
 use crate::diagnostics::{self, Refused};
-use crate::limit::{ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_WAIT_MAX};
+use crate::door::Door;
+use crate::limit::{
+    ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_HEAD_WAIT_MAX, ADMIN_WAIT_MAX,
+};
 use crate::metrics::{Metrics, Seen, render};
 use crate::source::Problem;
 use crate::world::World;
+use leno_runtime::listen::{self, Admission, Class, Limits, Place};
 use leno_runtime::tasks;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// What the pages show.
@@ -31,30 +36,53 @@ pub struct Pages {
 
 /// Serves until it is dropped.
 pub async fn serve(listener: TcpListener, pages: Pages) {
-    let permits = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
-    loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let Ok((stream, peer)) = listener.accept().await else {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            continue;
-        };
-        let pages = pages.clone();
+    let door = Door::new("admin", pages.metrics.clone());
+    let admission = Admission::new(Limits::of(ADMIN_CONNECTIONS_MAX));
+    let serve = |stream, peer: std::net::SocketAddr, place| {
+        let (pages, from_inside) = (pages.clone(), is_inside(peer.ip()));
         tasks::spawn("admin", async move {
-            let from_inside = peer.ip().to_canonical().is_loopback();
-            let _ = timeout(ADMIN_WAIT_MAX, answer(stream, from_inside, &pages)).await;
-            drop(permit);
-        });
-    }
+            let _ = connection(stream, from_inside, &pages, place).await;
+        })
+        .abort_handle()
+    };
+    let class = |source| if is_inside(source) { Class::Trusted } else { Class::Stranger };
+    listen::run(listener, admission, class, |notice| door.notice(notice), serve).await;
 }
 
-async fn answer(mut stream: TcpStream, from_inside: bool, pages: &Pages) -> std::io::Result<()> {
+fn is_inside(source: IpAddr) -> bool {
+    source.to_canonical().is_loopback()
+}
+
+async fn connection(
+    mut stream: TcpStream,
+    from_inside: bool,
+    pages: &Pages,
+    place: Place,
+) -> std::io::Result<()> {
+    let Some(head) = timeout(ADMIN_HEAD_WAIT_MAX, head(&mut stream)).await?? else {
+        return Ok(());
+    };
+    place.busy();
+    timeout(ADMIN_WAIT_MAX, answer(&mut stream, &head, from_inside, pages)).await?
+}
+
+/// The head of a request; `None` where it is too large or ends early.
+async fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
     let mut head = Vec::with_capacity(1024);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() > ADMIN_HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
-            return Ok(());
+            return Ok(None);
         }
     }
-    let head = String::from_utf8_lossy(&head);
+    Ok(Some(String::from_utf8_lossy(&head).into_owned()))
+}
+
+async fn answer(
+    stream: &mut TcpStream,
+    head: &str,
+    from_inside: bool,
+    pages: &Pages,
+) -> std::io::Result<()> {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -11,6 +11,7 @@ use crate::discovery::Sight;
 use crate::lease::Candidate;
 use crate::limit::{DRAIN_MAX, MEMORY_KEPT_MAX};
 use crate::metrics::Metrics;
+use crate::quota::Quotas;
 use crate::source::file::Reader;
 use crate::source::{Inventory, Problem, file, kubernetes, new_problems};
 use crate::world::builder::Builder;
@@ -21,6 +22,7 @@ use leno_model::name::SpiffeId;
 use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
 use leno_runtime::{log, memory, signal, tasks};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,9 +38,19 @@ use tracing::{error, info, warn};
 /// What keeps the process from serving.
 pub fn run(args: &Run) -> Result<()> {
     log::start(&args.log, args.log_format).map_err(anyhow::Error::msg)?;
+    raise_descriptor_limit();
     // One thread: the work is small, and idle memory counts.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(Box::pin(serve(args)))
+}
+
+/// Each proxy is a descriptor, and a system's soft limit is often 1,024.
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        warn!(%error, "the limit on open files stays as it is");
+    }
 }
 
 async fn serve(args: &Run) -> Result<()> {
@@ -106,7 +118,8 @@ async fn serve(args: &Run) -> Result<()> {
     let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
     let certifier =
         Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
-    let sight = Sight { worlds: worlds_seen.clone(), drain: drain.clone(), metrics };
+    let quotas = Quotas::default();
+    let sight = Sight { worlds: worlds_seen.clone(), drain: drain.clone(), metrics, quotas };
     let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;

@@ -9,10 +9,12 @@ pub mod inbound;
 pub mod outbound;
 
 use crate::metrics::{Metrics, Open};
+use crate::quota::{Quotas, Share};
 use crate::world::{Ground, World};
 use futures_util::stream::{Stream, unfold};
 use leno_model::name::{PeerName, SpiffeId};
 use leno_runtime::drain::{Drain, Guard};
+use leno_runtime::listen::Place;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +24,10 @@ use tonic::{Request, Status};
 /// What a streaming method answers.
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
+/// Pods of an identity as long as nothing is known of any: proxies that come back to a control plane that has just
+/// started must not be turned away.
+const PODS_UNKNOWN: usize = 1_000;
+
 /// Who is on the other side of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
@@ -29,6 +35,8 @@ pub struct Peer {
     pub name: Option<PeerName>,
     /// Told when it asked for what needs a certificate and has none. See [`crate::server`].
     pub is_lacking: Arc<Notify>,
+    /// Its place among the connections without certificate, where it has none.
+    pub place: Option<Arc<Place>>,
 }
 
 /// What every service of discovery has.
@@ -40,9 +48,18 @@ pub struct Sight {
     pub drain: Drain,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// What each identity holds.
+    pub quotas: Quotas,
 }
 
 impl Sight {
+    /// How many pods of the world have an identity. Before there is a world it may be any number.
+    #[must_use]
+    pub fn pods_of(&self, id: &SpiffeId) -> usize {
+        let world = self.worlds.borrow();
+        if world.version == 0 { PODS_UNKNOWN } else { world.pods_of(id) }
+    }
+
     /// The latest world; waits for the first inventory.
     ///
     /// # Errors
@@ -53,13 +70,22 @@ impl Sight {
         known.map(|world| world.clone()).map_err(|_| leaving())
     }
 
+    /// A stream for a member.
+    ///
+    /// # Errors
+    /// The member has as many streams as it may have.
     fn follow<T: Send + 'static>(
         &self,
+        member: &SpiffeId,
         method: &'static str,
         ground: impl Fn(&World) -> Ground + Send + 'static,
         answer: impl FnMut(&World) -> Vec<Result<T, Status>> + Send + 'static,
-    ) -> Answers<T> {
-        Box::pin(follow(self, method, ground, answer))
+    ) -> Result<Answers<T>, Status> {
+        let share = self.quotas.stream(member, self.pods_of(member)).ok_or_else(|| {
+            let why = format!("{member} has more streams open than its pods need");
+            Status::resource_exhausted(why)
+        })?;
+        Ok(Box::pin(follow(self, share, method, ground, answer)))
     }
 }
 
@@ -103,11 +129,13 @@ struct Following<T, G, F> {
     first: bool,
     ended: bool,
     _open: Open,
+    _share: Share,
 }
 
 /// Asks `answer` for messages at every new world in which its ground is another one; an error ends the stream.
 fn follow<T, G, F>(
     sight: &Sight,
+    share: Share,
     method: &'static str,
     ground: G,
     answer: F,
@@ -129,6 +157,7 @@ where
         first: true,
         ended: false,
         _open: sight.metrics.stream(method),
+        _share: share,
     };
     unfold(following, |mut following| async move {
         let message = following.next().await?;

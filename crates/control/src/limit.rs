@@ -18,8 +18,21 @@ pub const PROBLEMS_MAX: usize = 1_000;
 /// What a change left in the heap goes back to the system so long after it, once no stream holds the last world any more.
 pub const MEMORY_KEPT_MAX: Duration = Duration::from_secs(5);
 
-/// Connections of proxies at once.
-pub const CONNECTIONS_MAX: usize = 4_096;
+/// Connections of proxies with a certificate at once: 20,000 proxies, and those that connect again before the last
+/// connection is known to be dead.
+pub const CONNECTIONS_MAX: usize = 24_576;
+/// Connections in their handshake or without a client certificate at once; each lasts some seconds.
+pub const NAMELESS_CONNECTIONS_MAX: usize = 1_024;
+/// Of these, from one source address.
+pub const NAMELESS_PER_SOURCE_MAX: usize = 128;
+/// Streams open on a connection without client certificate: it asks for one certificate.
+pub const NAMELESS_STREAMS_MAX: u32 = 1;
+/// Connections of one identity for each of its pods. Linkerd's proxies have three.
+pub const CONNECTIONS_PER_POD_MAX: usize = 4;
+/// Connections that each identity may have beyond that.
+pub const CONNECTIONS_SPARE: usize = 16;
+/// A listener that closes connections at its limit warns about it so often.
+pub const DOOR_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Streams open on one connection: one per destination and port that a proxy uses.
 pub const STREAMS_PER_CONNECTION_MAX: u32 = 2_048;
 /// A request message; the largest is a certificate request with its token.
@@ -43,9 +56,13 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(3);
 pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// Head of an admin request.
 pub const ADMIN_HEAD_BYTES_MAX: usize = 8 << 10;
-/// An admin request must be complete within this.
+/// The head of an admin request must be complete within this.
+pub const ADMIN_HEAD_WAIT_MAX: Duration = Duration::from_secs(2);
+/// An admin answer must be taken within this.
 pub const ADMIN_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// So much of the identity that a refused request asked for is logged.
+pub const LOGGED_BYTES_MAX: usize = 256;
 /// A workload token larger than this is not looked at.
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 
@@ -80,7 +97,9 @@ pub const CLUSTER_WAIT_MAX: Duration = Duration::from_secs(30);
 pub const KIND_ABSENT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections to the webhook at once; an API server keeps a few.
-pub const WEBHOOK_CONNECTIONS_MAX: usize = 256;
+pub const WEBHOOK_CONNECTIONS_MAX: usize = 1_024;
+/// The first request on a connection to the webhook must begin within this.
+pub const WEBHOOK_FIRST_WAIT_MAX: Duration = Duration::from_secs(5);
 /// A connection to the webhook may be quiet for so long.
 pub const WEBHOOK_IDLE_MAX: Duration = Duration::from_secs(90);
 /// Bytes of reviews that are held at once; more wait.

@@ -10,12 +10,43 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// Reasons for which no certificate is given; `ca::Refused::reason` answers one of them.
 const REFUSALS: [&str; 7] =
     ["token", "unavailable", "identity", "request", "key", "issuer_expired", "signing"];
+/// Listeners, as metrics name them.
+pub const DOORS: [&str; 3] = ["proxies", "webhook", "admin"];
 /// Kinds of streams and calls.
 pub const METHODS: [&str; 4] = ["outbound", "inbound", "destination", "profile"];
+
+/// Why a listener closed a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// It had been idle longest when another one came to a full listener.
+    Evicted,
+    /// Its source address has as many as one may have.
+    Source,
+    /// The listener is full, and no connection is idle.
+    Full,
+    /// Its identity has as many as its pods need.
+    Identity,
+}
+
+impl Turned {
+    const ALL: [Self; 4] = [Self::Evicted, Self::Source, Self::Full, Self::Identity];
+
+    /// The label of metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Evicted => "evicted",
+            Self::Source => "source",
+            Self::Full => "full",
+            Self::Identity => "identity",
+        }
+    }
+}
 
 /// Counters of one process.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    turned: [[AtomicU64; Turned::ALL.len()]; DOORS.len()],
     connections: AtomicI64,
     handshakes_failed: AtomicU64,
     streams: [AtomicI64; METHODS.len()],
@@ -71,6 +102,12 @@ impl Metrics {
     pub fn sent(&self, method: &str, messages: usize) {
         let counter = &self.messages[position(&METHODS, method)];
         counter.fetch_add(messages as u64, Ordering::Relaxed);
+    }
+
+    /// A listener in [`DOORS`] closed a connection.
+    pub fn turned(&self, door: &str, why: Turned) {
+        let counter = &self.turned[position(&DOORS, door)][why as usize];
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A TLS handshake failed.
@@ -186,7 +223,8 @@ pub fn render(metrics: &Metrics, seen: &Seen) -> String {
         "Failures to load or renew the root or the issuer.",
         &one(count(&metrics.authority_errors)),
     );
-    for made in metrics.issuer.families().into_iter().chain(metrics.injector.families()) {
+    let families = metrics.issuer.families().into_iter().chain(metrics.injector.families());
+    for made in families.chain([closed(metrics)]) {
         family(made.name, made.kind, made.help, &made.samples);
     }
     let expiries = seen.expiries.iter().map(|(link, at)| (by("link", link), at.to_string()));
@@ -216,6 +254,22 @@ pub fn render(metrics: &Metrics, seen: &Seen) -> String {
     }
     metrics.source.render(&mut out);
     out
+}
+
+fn closed(metrics: &Metrics) -> Family {
+    let of_door = |(door, counters): (&&str, &[AtomicU64; Turned::ALL.len()])| {
+        let sample = |(why, counter): (&Turned, &AtomicU64)| {
+            let labels = format!("{{listener=\"{door}\",reason=\"{}\"}}", why.as_str());
+            (labels, counter.load(Ordering::Relaxed).to_string())
+        };
+        Turned::ALL.iter().zip(counters).map(sample).collect::<Vec<_>>()
+    };
+    Family {
+        name: "control_connections_closed_total",
+        kind: "counter",
+        help: "Connections that a listener closed at its limits.",
+        samples: DOORS.iter().zip(&metrics.turned).flat_map(of_door).collect(),
+    }
 }
 
 /// The figures that Prometheus' clients give of a process; what cannot be read is left out.

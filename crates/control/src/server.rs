@@ -9,13 +9,18 @@ use crate::discovery::destination::Destinations;
 use crate::discovery::inbound::Inbound;
 use crate::discovery::outbound::Outbound;
 use crate::discovery::{Peer, Sight};
+use crate::door::Door;
 use crate::limit::{
     CONNECTIONS_MAX, HANDSHAKE_WAIT_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_INTERVAL,
-    KEEP_ALIVE_WAIT_MAX, NAMELESS_CONNECTION_MAX, REQUEST_BYTES_MAX, STREAMS_PER_CONNECTION_MAX,
+    KEEP_ALIVE_WAIT_MAX, NAMELESS_CONNECTION_MAX, NAMELESS_CONNECTIONS_MAX,
+    NAMELESS_PER_SOURCE_MAX, NAMELESS_STREAMS_MAX, REQUEST_BYTES_MAX, STREAMS_PER_CONNECTION_MAX,
 };
-use crate::metrics::{Metrics, Open};
+use crate::metrics::{Open, Turned};
+use crate::quota::Share;
 use futures_util::stream::{StreamExt, once, pending};
+use leno_model::name::{PeerName, SpiffeId};
 use leno_runtime::drain::Drain;
+use leno_runtime::listen::{self, Admission, Class, Limits, Place};
 use leno_runtime::tasks;
 use leno_tls::{Credentials, server};
 use linkerd2_proxy_api::destination::destination_server::DestinationServer;
@@ -24,10 +29,10 @@ use linkerd2_proxy_api::inbound::inbound_server_policies_server::InboundServerPo
 use linkerd2_proxy_api::outbound::outbound_policies_server::OutboundPoliciesServer;
 use std::future::ready;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -35,12 +40,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::server::{Connected, Server};
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// Finished handshakes that wait to be served.
 const HANDSHAKES_WAITING_MAX: usize = 64;
-/// After a failure to accept (no file descriptors), so that it is not tried in a tight loop.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until the process drains.
 ///
@@ -52,13 +55,21 @@ pub async fn serve(
     sight: Sight,
     certifier: Certifier,
 ) -> Result<(), tonic::transport::Error> {
-    let (drain, metrics) = (sight.drain.clone(), sight.metrics.clone());
+    let drain = sight.drain.clone();
     let (ready, connections) = mpsc::channel(HANDSHAKES_WAITING_MAX);
-    let routes = routes(sight, certifier);
+    let routes = routes(sight.clone(), certifier);
     let nameless = Nameless { routes: routes.clone(), drain: drain.clone() };
-    let accepting = accept(listener, credentials, metrics, ready, nameless);
-    let _accepting = tasks::spawn_owned("accept", accepting);
-    server()
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let entrance = Arc::new(Entrance {
+        door: Door::new("proxies", sight.metrics.clone()),
+        credentials,
+        sight,
+        room,
+        ready,
+        nameless,
+    });
+    let _accepting = tasks::spawn_owned("accept", accept(listener, entrance));
+    server(STREAMS_PER_CONNECTION_MAX)
         .add_routes(routes)
         .serve_with_incoming_shutdown(ReceiverStream::new(connections), async move {
             drain.started().await;
@@ -66,9 +77,9 @@ pub async fn serve(
         .await
 }
 
-fn server() -> Server {
+fn server(streams_max: u32) -> Server {
     Server::builder()
-        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .max_concurrent_streams(streams_max)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_WAIT_MAX))
@@ -106,56 +117,88 @@ impl Nameless {
             }
         };
         let one = once(ready(Ok::<_, io::Error>(connection))).chain(pending());
-        let serving = server().add_routes(self.routes).serve_with_incoming_shutdown(one, ends);
+        let serving = server(NAMELESS_STREAMS_MAX)
+            .add_routes(self.routes)
+            .serve_with_incoming_shutdown(one, ends);
         // What fails is this one connection, and its other side knows.
         let _ = Box::pin(serving).await;
     }
 }
 
-async fn accept(
-    listener: TcpListener,
+/// What every new connection meets.
+struct Entrance {
+    door: Door,
     credentials: watch::Receiver<Arc<Credentials>>,
-    metrics: Arc<Metrics>,
+    sight: Sight,
+    /// Places for connections with a certificate.
+    room: Arc<Semaphore>,
     ready: mpsc::Sender<io::Result<Connection>>,
     nameless: Nameless,
-) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        // Beyond the limit connections wait in the kernel's queue.
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                warn!(%error, "accept");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
+}
+
+/// Connections in their handshake and those without certificate have a small pool of their own. Strangers fill that one,
+/// and each newcomer takes the place of the one that has been idle longest.
+async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
+    let admission = Admission::new(Limits {
+        connections_max: NAMELESS_CONNECTIONS_MAX,
+        evict_from: NAMELESS_CONNECTIONS_MAX,
+        source_max: NAMELESS_PER_SOURCE_MAX,
+        strangers_max: NAMELESS_CONNECTIONS_MAX,
+    });
+    let notices = entrance.clone();
+    let serve = |stream, address, place| {
+        let entrance = entrance.clone();
+        tasks::spawn("handshake", async move { entrance.enter(stream, address, place).await })
+            .abort_handle()
+    };
+    let class = |_| Class::Stranger;
+    listen::run(listener, admission, class, |notice| notices.door.notice(notice), serve).await;
+}
+
+impl Entrance {
+    async fn enter(&self, stream: TcpStream, address: SocketAddr, place: Place) {
+        let _ = stream.set_nodelay(true); // Answers are small, and somebody waits for each.
+        let open = self.sight.metrics.connection();
+        let config = self.credentials.borrow().server();
+        let connected = match server::accept(config, stream, HANDSHAKE_WAIT_MAX).await {
+            Ok(connected) => connected,
+            Err(refused) => {
+                self.sight.metrics.handshake_failed();
+                debug!(%address, "handshake: {refused}");
+                return;
             }
         };
-        let _ = stream.set_nodelay(true); // Answers are small, and somebody waits for each.
-        let open = metrics.connection();
-        let config = credentials.borrow().server();
-        let (ready, metrics, nameless) = (ready.clone(), metrics.clone(), nameless.clone());
-        tasks::spawn("handshake", async move {
-            match server::accept(config, stream, HANDSHAKE_WAIT_MAX).await {
-                Ok(connected) => {
-                    let connection = Connection {
-                        peer: Peer { name: connected.peer, is_lacking: Arc::default() },
-                        stream: connected.stream,
-                        _open: open,
-                        _permit: permit,
-                    };
-                    if connection.peer.name.is_none() {
-                        return Box::pin(nameless.serve(connection)).await;
-                    }
-                    let _ = ready.send(Ok(connection)).await; // Nobody takes it when the process ends.
-                }
-                Err(refused) => {
-                    metrics.handshake_failed();
-                    debug!(%address, "handshake: {refused}");
-                }
-            }
-        });
+        let name = connected.peer;
+        // A name that is not a workload's may ask no more than nobody may.
+        let Some(PeerName::Spiffe(id)) = &name else {
+            let peer = Peer { name, is_lacking: Arc::default(), place: Some(Arc::new(place)) };
+            let connection =
+                Connection { peer, stream: connected.stream, _open: open, _room: None };
+            return Box::pin(self.nameless.clone().serve(connection)).await;
+        };
+        let room = match self.room_for(id) {
+            Ok(room) => Some(room),
+            Err(why) => return self.door.turned(address.ip(), why),
+        };
+        // Its place among the nameless is free before it is served.
+        drop(place);
+        let peer = Peer { name, is_lacking: Arc::default(), place: None };
+        let connection = Connection { peer, stream: connected.stream, _open: open, _room: room };
+        let _ = self.ready.send(Ok(connection)).await; // Nobody takes it when the process ends.
     }
+
+    /// Room among the connections with a certificate: of all, and of this identity's.
+    fn room_for(&self, id: &SpiffeId) -> Result<Room, Turned> {
+        let permit = self.room.clone().try_acquire_owned().map_err(|_| Turned::Full)?;
+        let share = self.sight.quotas.connection(id, self.sight.pods_of(id));
+        Ok(Room { _permit: permit, _share: share.ok_or(Turned::Identity)? })
+    }
+}
+
+/// What a connection with a certificate gives back at its end.
+struct Room {
+    _permit: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 /// A connection with the verified name of its other side.
@@ -163,7 +206,7 @@ struct Connection {
     peer: Peer,
     stream: TlsStream<TcpStream>,
     _open: Open,
-    _permit: OwnedSemaphorePermit,
+    _room: Option<Room>,
 }
 
 impl Connected for Connection {

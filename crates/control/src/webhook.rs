@@ -17,9 +17,10 @@ pub mod duty;
 pub mod keep;
 pub mod metrics;
 
+use crate::door::Door;
 use crate::limit::{
     ADMISSION_BYTES_AT_ONCE_MAX, ADMISSION_WAIT_MAX, HANDSHAKE_WAIT_MAX, WEBHOOK_CONNECTIONS_MAX,
-    WEBHOOK_IDLE_MAX,
+    WEBHOOK_FIRST_WAIT_MAX, WEBHOOK_IDLE_MAX,
 };
 use admit::Admission;
 use bytes::Bytes;
@@ -32,21 +33,21 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leno_inject::review::REVIEW_BYTES_MAX;
 use leno_runtime::drain::Drain;
+use leno_runtime::listen::{self, Admission as Entry, Class, Limits, Place};
 use leno_runtime::tasks;
 use leno_tls::{Serving, server};
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// Where reviews are sent.
 pub const PATH: &str = "/inject";
 const JSON: &str = "application/json";
-/// After a failure to accept (no file descriptors), so that it is not tried in a tight loop.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Memory for bodies is counted in this.
 const KIBIBYTE: usize = 1024;
 
@@ -69,33 +70,27 @@ pub async fn serve(
     if certificate.wait_for(Option::is_some).await.is_err() {
         return;
     }
-    let connections = Arc::new(Semaphore::new(WEBHOOK_CONNECTIONS_MAX));
     let room = Arc::new(Semaphore::new(ADMISSION_BYTES_AT_ONCE_MAX / KIBIBYTE));
     let shared = Shared { admission: Arc::new(admission), room, drain };
-    loop {
-        // Beyond the limit connections wait in the kernel's queue.
-        let Ok(permit) = connections.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!(%error, "accept");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+    let door = Door::new("webhook", shared.admission.metrics().clone());
+    let entry = Entry::new(Limits::of(WEBHOOK_CONNECTIONS_MAX));
+    let serve = |stream, _: SocketAddr, place| {
+        // Once there is a certificate there always is one.
         let serving = certificate.borrow().clone();
-        if let Some(serving) = serving {
-            tasks::spawn("webhook", connection(stream, serving, shared.clone(), permit));
-        }
-    }
+        let shared = shared.clone();
+        tasks::spawn("webhook", async move {
+            if let Some(serving) = serving {
+                connection(stream, serving, shared, Arc::new(place)).await;
+            }
+        })
+        .abort_handle()
+    };
+    // API servers have no address that is known here: all callers are alike.
+    let class = |_| Class::Stranger;
+    listen::run(listener, entry, class, |notice| door.notice(notice), serve).await;
 }
 
-async fn connection(
-    stream: TcpStream,
-    serving: Serving,
-    shared: Shared,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn connection(stream: TcpStream, serving: Serving, shared: Shared, place: Arc<Place>) {
     let _ = stream.set_nodelay(true); // Answers are small, and somebody waits for each.
     let connected = match server::accept(serving.config(), stream, HANDSHAKE_WAIT_MAX).await {
         Ok(connected) => connected,
@@ -107,9 +102,17 @@ async fn connection(
         }
     };
     let drain = shared.drain.clone();
+    let first = Arc::new(Notify::new());
+    let asked = first.clone();
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answered(request, &shared).await) }
+        asked.notify_one();
+        let (shared, place) = (shared.clone(), place.clone());
+        async move {
+            place.busy();
+            let response = answered(request, &shared).await;
+            place.idle(Instant::now());
+            Ok::<_, Infallible>(response)
+        }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -120,6 +123,7 @@ async fn connection(
     tokio::pin!(serving);
     tokio::select! {
         _ = &mut serving => return,
+        Err(_) = timeout(WEBHOOK_FIRST_WAIT_MAX, first.notified()) => return,
         () = drain.started() => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await; // What fails is this one connection, and its other side knows.

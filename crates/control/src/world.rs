@@ -20,8 +20,8 @@ pub mod service;
 pub mod settings;
 
 use crate::source::{Inventory, Problem};
-use builder::{Builder, DeclaredPorts, Services};
-use leno_model::name::WorkloadId;
+use builder::{Builder, DeclaredPorts, PodsByAccount, Services};
+use leno_model::name::{SpiffeId, WorkloadId};
 use pod::Pod;
 use route::Routes;
 use route::verdict::Verdict;
@@ -65,6 +65,7 @@ pub struct World {
     names: MeshNames,
     pods: Arc<BTreeMap<WorkloadId, Arc<Pod>>>,
     pods_by_ip: Arc<HashMap<IpAddr, WorkloadId>>,
+    pods_by_account: Arc<PodsByAccount>,
     services: Arc<Services>,
     services_by_ip: Arc<HashMap<IpAddr, ServiceKey>>,
     routes: Arc<Routes>,
@@ -120,6 +121,14 @@ impl World {
     #[must_use]
     pub fn pod(&self, workload: &WorkloadId) -> Option<&Arc<Pod>> {
         self.pods.get(workload)
+    }
+
+    /// How many pods have an identity.
+    #[must_use]
+    pub fn pods_of(&self, id: &SpiffeId) -> usize {
+        let Ok((namespace, account)) = id.as_service_account() else { return 0 };
+        let of_namespace = self.pods_by_account.get(namespace);
+        of_namespace.and_then(|accounts| accounts.get(account)).copied().unwrap_or(0)
     }
 
     fn pod_at(&self, address: IpAddr) -> Option<&Arc<Pod>> {

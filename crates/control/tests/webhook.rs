@@ -7,13 +7,21 @@ use kube::client::Body;
 use leno_control::metrics::Metrics;
 use leno_control::source::Inventory;
 use leno_control::webhook::admit::Admission;
+use leno_control::webhook::certificate::{Made, authorities, read};
 use leno_inject::Mesh;
+use leno_runtime::drain::Drain;
+use leno_runtime::tasks;
 use serde_json::{Value, json};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 /// An API server that knows one Namespace, or does not answer.
 #[derive(Clone)]
@@ -95,4 +103,59 @@ async fn a_namespace_that_is_newer_than_what_we_know_is_asked_for() {
     check(Fake { label: None, silent: false }, json!({}), "503: \"leno: Namespace shop: it does")
         .await;
     check(Fake { label: None, silent: true }, json!({}), "did not return it in time").await;
+}
+
+/// More connections than there were places once, half of them with a handshake.
+#[tokio::test]
+async fn an_idle_crowd_holds_up_no_review() {
+    const NAME: &str = "leno-injector.leno.svc";
+    let now = leno_control::ca::unix_seconds(SystemTime::now());
+    let made = Made::new(NAME, now).unwrap();
+    let bundle = made.bundle("", now);
+    let serving = read(&made.secret("leno", &bundle), NAME, now).unwrap().serving;
+    let fake = Fake { label: Some("enabled"), silent: false };
+    let admission = Admission::new(
+        Client::new(fake, "leno"),
+        watch::channel(Arc::new(Inventory::default())).1,
+        Mesh::default(),
+        Arc::new(Metrics::default()),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let certificate = watch::channel(Some(serving)).1;
+    let webhook = leno_control::webhook::serve(listener, certificate, admission, Drain::new());
+    let _serving = tasks::spawn_owned("webhook", webhook);
+
+    let mut roots = RootCertStore::empty();
+    authorities(bundle.as_bytes()).into_iter().for_each(|root| roots.add(root).unwrap());
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(crypto::aws_lc_rs::default_provider()))
+            .with_protocol_versions(&[&tokio_rustls::rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let connect = async || {
+        let stream = TcpStream::connect(address).await.unwrap();
+        connector.connect(NAME.try_into().unwrap(), stream).await.unwrap()
+    };
+    let (mut silent, mut idle) = (Vec::new(), Vec::new());
+    for _ in 0..150 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+        idle.push(connect().await);
+    }
+    let body = review(json!({}));
+    let head = format!(
+        "POST /inject HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut answer = Vec::new();
+    let asked = async {
+        let mut stream = connect().await;
+        stream.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+        stream.read_to_end(&mut answer).await.unwrap();
+    };
+    // Less than the handshake's limit, after which the crowd is gone.
+    tokio::time::timeout(Duration::from_secs(4), asked).await.expect("a review has its answer");
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&answer));
 }

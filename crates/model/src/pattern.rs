@@ -1,6 +1,6 @@
 //! Regular expressions of routes, and how much memory and time they may cost in both planes.
 //!
-//! A pattern's text says little about its cost: `(?:a{999}){99}` has 14 bytes and 99,000 states. The matcher
+//! The length of a pattern is not a measure of its cost: `(?:a{999}){99}` has 14 bytes and 99,000 states. The matcher
 //! visits every active state for every byte, so one limit on compiled bytes bounds memory and time alike.
 //! [`Patterns`] compiles all patterns of a Service (in a proxy) or of a namespace (in the control plane).
 
@@ -214,7 +214,7 @@ const SMALLEST: usize = 512;
 /// The library's message for a pattern over the size limit; its errors have no kinds.
 const OVER_SIZE_LIMIT: &str = "compiled regex exceeded size limit";
 
-/// Compiles a pattern of at most `limit` bytes. The library does not say how large a compiled pattern is, so it is
+/// Compiles a pattern of at most `limit` bytes. The library does not report the size of a compiled pattern, so it is
 /// tried at one size after another: each is twice the last, and together they cost no more than twice the last.
 fn compiled(text: &str, limit: usize) -> Known {
     // Most characters are a state of 32 bytes; an eighth of that is a first guess that saves most tries.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 /// A certificate begins this long ago, for peers whose clock is behind.
-const CLOCK_SKEW_SECONDS: u64 = 20;
+const CLOCK_SKEW_SECONDS: u64 = 60;
 /// The longest common name that X.509 allows.
 const COMMON_NAME_BYTES_MAX: usize = 64;
 

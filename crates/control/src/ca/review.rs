@@ -5,7 +5,7 @@
 //! only let a deleted pod prove itself for longer. Nothing of a token is ever part of a message or a log.
 
 use super::Refused;
-use super::attest::{AUDIENCE, Attested};
+use super::attest::{self, AUDIENCE, Attested};
 use crate::limit::{REVIEW_WAIT_MAX, REVIEWS_MAX, REVIEWS_WAITING_MAX, TOKEN_BYTES_MAX};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::PostParams;
@@ -41,8 +41,8 @@ impl Reviewer {
     ///
     /// # Errors
     /// Why it proves nothing; [`Refused::Unavailable`], which is worth another try, where nobody could say.
-    pub async fn attest(&self, token: &[u8]) -> Result<Attested, Refused> {
-        let token = shaped(token)?;
+    pub async fn attest(&self, token: &[u8], now: u64) -> Result<Attested, Refused> {
+        let token = worth_asking(token, now)?;
         let away = |why: &str| Refused::Unavailable(why.to_owned());
         let _place = self.waiting.try_acquire().map_err(|_| away("too many tokens wait for it"))?;
         let answer = timeout(REVIEW_WAIT_MAX, self.ask(token)).await;
@@ -80,11 +80,27 @@ fn said(error: &kube::Error) -> String {
     }
 }
 
-/// Text in the shape of a token, three parts of base64url: what has another shape is not worth a question.
+/// The text of a token that the API server may accept. A token of another shape, for another service, without a pod or
+/// past its end is refused here: a stranger could keep the API server busy with such tokens.
+///
+/// The claims are not proof, because their signature is not checked here. Only the API server's answer is proof.
 ///
 /// # Errors
-/// What it is instead.
-pub fn shaped(token: &[u8]) -> Result<&str, Refused> {
+/// What is wrong with the token.
+pub fn worth_asking(token: &[u8], now: u64) -> Result<&str, Refused> {
+    let token = shaped(token)?;
+    let wrong = |why: &str| Refused::Token(why.to_owned());
+    let claims = attest::claims_without_proof(token)
+        .ok_or_else(|| wrong("it is not a service-account token that is bound to a pod"))?;
+    if !claims.is_for_us() {
+        return Err(wrong(&format!("its audience is not {AUDIENCE}")));
+    }
+    claims.check_time(now)?;
+    Ok(token)
+}
+
+/// Text in the shape of a token, three parts of base64url.
+fn shaped(token: &[u8]) -> Result<&str, Refused> {
     let wrong = |why: &str| Refused::Token(why.to_owned());
     if token.len() > TOKEN_BYTES_MAX {
         return Err(wrong("it is too large"));

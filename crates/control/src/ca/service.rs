@@ -2,9 +2,11 @@
 
 use super::attest::{Attested, Tokens};
 use super::issue::{Request as Asked, issue};
-use super::review::Reviewer;
+use super::review::{Reviewer, worth_asking};
 use super::root::random_serial;
 use super::{Authority, Refused, unix_seconds};
+use crate::discovery::Peer;
+use crate::limit::LOGGED_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::world::MeshNames;
 use linkerd2_proxy_api::identity::identity_server::Identity;
@@ -25,10 +27,18 @@ pub enum Attestor {
 }
 
 impl Attestor {
+    /// Whether a token is worth the work that comes next.
+    fn is_worth_asking(&self, token: &[u8], now: u64) -> bool {
+        match self {
+            Self::Tokens(_) => true,
+            Self::Reviews(_) => worth_asking(token, now).is_ok(),
+        }
+    }
+
     async fn attest(&self, token: &[u8], now: u64) -> Result<Attested, Refused> {
         match self {
             Self::Tokens(tokens) => tokens.attest(token, now),
-            Self::Reviews(reviewer) => reviewer.attest(token).await,
+            Self::Reviews(reviewer) => reviewer.attest(token, now).await,
         }
     }
 }
@@ -98,11 +108,27 @@ impl Identity for Certifier {
         &self,
         request: Request<CertifyRequest>,
     ) -> Result<Response<CertifyResponse>, Status> {
+        let place = request.extensions().get::<Peer>().and_then(|peer| peer.place.as_ref());
+        let now = unix_seconds(SystemTime::now());
+        // Newcomers do not take the place of one that waits for its first certificate.
+        if let Some(place) =
+            place.filter(|_| self.attestor.is_worth_asking(&request.get_ref().token, now))
+        {
+            place.busy();
+        }
         let outcome = self.decide(request.get_ref()).await;
         self.metrics.certified(outcome.as_ref().err().map(Refused::reason));
         outcome.map(Response::new).map_err(|refused| {
-            warn!(asked = request.get_ref().identity, "certificate request rejected: {refused}");
+            warn!(
+                asked = shortened(&request.get_ref().identity),
+                "certificate request rejected: {refused}"
+            );
             Status::from(&refused)
         })
     }
+}
+
+/// The beginning of a text that a stranger sent, for a log line.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LOGGED_BYTES_MAX)]
 }

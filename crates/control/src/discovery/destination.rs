@@ -7,7 +7,7 @@ use crate::world::outbound::Profile;
 use leno_api::destination::{endpoint_message, to_message};
 use leno_api::outbound::Target;
 use leno_model::limit::DNS_NAME_BYTES_MAX;
-use leno_model::name::{Resource, WorkloadId};
+use leno_model::name::{Resource, SpiffeId, WorkloadId};
 use leno_model::workload::{EndpointSet, EndpointUpdate};
 use linkerd2_proxy_api::destination::destination_server::Destination;
 use linkerd2_proxy_api::destination::{DestinationProfile, GetDestination, Update};
@@ -19,14 +19,14 @@ use tonic::{Request, Response, Status};
 #[derive(Clone, Debug)]
 pub struct Destinations(pub Sight);
 
-fn read(request: &Request<GetDestination>) -> Result<String, Status> {
-    member(request)?;
+fn read(request: &Request<GetDestination>) -> Result<(SpiffeId, String), Status> {
+    let member = member(request)?;
     let path = &request.get_ref().path;
     // A name, a colon and a port.
     if path.is_empty() || path.len() > DNS_NAME_BYTES_MAX + 7 {
         return Err(Status::invalid_argument("path must be NAME:PORT"));
     }
-    Ok(path.clone())
+    Ok((member, path.clone()))
 }
 
 /// What turns the last set into the next; the first message says everything.
@@ -87,19 +87,20 @@ impl Destination for Destinations {
         &self,
         request: Request<GetDestination>,
     ) -> Result<Response<Self::GetStream>, Status> {
-        let path = read(&request)?;
+        let (member, path) = read(&request)?;
         // By the client's own word: the node that it is on changes where its requests go, and nothing that it may do.
         let client = WorkloadId::parse(&request.get_ref().context_token).ok();
         let target = Target::Authority(path.as_str().into());
         let whose = client.clone();
         let ground = move |world: &World| world.ground(&target, whose.as_ref());
         let mut last = None;
-        Ok(Response::new(self.0.follow("destination", ground, move |world| {
+        let answers = self.0.follow(&member, "destination", ground, move |world| {
             let next = world.endpoints(&path, client.as_ref());
             let updates = deltas(last.as_ref(), &next);
             last = Some(next);
             updates.iter().map(|update| Ok(to_message(update))).collect()
-        })))
+        });
+        answers.map(Response::new)
     }
 
     type GetProfileStream = Answers<DestinationProfile>;
@@ -108,11 +109,12 @@ impl Destination for Destinations {
         &self,
         request: Request<GetDestination>,
     ) -> Result<Response<Self::GetProfileStream>, Status> {
-        let target = Target::Authority(read(&request)?.into());
+        let (member, path) = read(&request)?;
+        let target = Target::Authority(path.into());
         let sought = target.clone();
         let ground = move |world: &World| world.ground(&sought, None);
         let mut last = None;
-        Ok(Response::new(self.0.follow("profile", ground, move |world| {
+        let answers = self.0.follow(&member, "profile", ground, move |world| {
             let profile = world.profile(&target);
             if last.as_ref() == Some(&profile) {
                 return Vec::new();
@@ -120,7 +122,8 @@ impl Destination for Destinations {
             let message = profile_message(&profile);
             last = Some(profile);
             vec![Ok(message)]
-        })))
+        });
+        answers.map(Response::new)
     }
 }
 

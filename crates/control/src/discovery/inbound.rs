@@ -71,10 +71,9 @@ impl InboundServerPolicies for Inbound {
         let workload = asked.workload.clone();
         let ground = move |world: &World| world.ground_of(&workload);
         let mut last = None;
-        Ok(Response::new(self.0.follow(
-            "inbound",
-            ground,
-            move |world| match asked.answer(world) {
+        let member = asked.member.clone();
+        let answers =
+            self.0.follow(&member, "inbound", ground, move |world| match asked.answer(world) {
                 // A proxy may be earlier than its pod's manifest; and one whose pod is gone keeps what it has.
                 Ok(None) => Vec::new(),
                 Ok(policy) if policy == last => Vec::new(),
@@ -84,7 +83,7 @@ impl InboundServerPolicies for Inbound {
                     vec![Ok(message)]
                 }
                 Err(status) => vec![Err(status)],
-            },
-        )))
+            });
+        answers.map(Response::new)
     }
 }

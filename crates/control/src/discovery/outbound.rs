@@ -3,6 +3,7 @@
 use super::{Answers, Sight, member, namespace};
 use crate::world::World;
 use leno_api::outbound::{Target, read_request, to_message};
+use leno_model::name::SpiffeId;
 use linkerd2_proxy_api::outbound::outbound_policies_server::OutboundPolicies;
 use linkerd2_proxy_api::outbound::{OutboundPolicy, TrafficSpec};
 use tonic::{Request, Response, Status};
@@ -12,12 +13,12 @@ use tracing::error;
 #[derive(Clone, Debug)]
 pub struct Outbound(pub Sight);
 
-fn read(request: &Request<TrafficSpec>) -> Result<(Target, String), Status> {
+fn read(request: &Request<TrafficSpec>) -> Result<(Target, SpiffeId), Status> {
     let member = member(request)?;
     let (_, target) = read_request(request.get_ref())
         .map_err(|error| Status::invalid_argument(error.to_string()))?;
     // The certificate says whose routes hold; what the message says of its sender proves nothing.
-    Ok((target, namespace(&member).to_owned()))
+    Ok((target, member))
 }
 
 fn policy(
@@ -38,9 +39,9 @@ fn message(policy: &leno_model::route::OutboundPolicy) -> Result<OutboundPolicy,
 #[tonic::async_trait]
 impl OutboundPolicies for Outbound {
     async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<OutboundPolicy>, Status> {
-        let (target, namespace) = read(&request)?;
+        let (target, member) = read(&request)?;
         let world = self.0.world().await?;
-        message(&policy(&world, &target, &namespace)?).map(Response::new)
+        message(&policy(&world, &target, namespace(&member))?).map(Response::new)
     }
 
     type WatchStream = Answers<OutboundPolicy>;
@@ -49,11 +50,12 @@ impl OutboundPolicies for Outbound {
         &self,
         request: Request<TrafficSpec>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let (target, namespace) = read(&request)?;
+        let (target, member) = read(&request)?;
+        let namespace = namespace(&member).to_owned();
         let sought = target.clone();
         let ground = move |world: &World| world.ground(&sought, None);
         let mut last = None;
-        Ok(Response::new(self.0.follow("outbound", ground, move |world| {
+        let answers = self.0.follow(&member, "outbound", ground, move |world| {
             // Objects go before what they stand for: containers run on, and rules of Services lead there for a while. What was meshed gets
             // no plain text meanwhile, so what was said holds until somebody else has the address, or the proxy asks anew.
             if last.is_some() && world.is_nobodys(&target) {
@@ -68,6 +70,7 @@ impl OutboundPolicies for Outbound {
                 }
                 Err(status) => vec![Err(status)],
             }
-        })))
+        });
+        answers.map(Response::new)
     }
 }

@@ -39,7 +39,7 @@ impl Admission {
         Self { inventories, namespaces: Api::all(client), asking, mesh, metrics }
     }
 
-    pub(super) fn metrics(&self) -> &Metrics {
+    pub(super) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 

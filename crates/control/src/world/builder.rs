@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// What Services declare about the ports of pods; `None` where two disagree.
 pub(super) type DeclaredPorts = HashMap<(WorkloadId, u16), Option<Declared>>;
 
+/// How many pods each service account of each namespace has.
+pub(super) type PodsByAccount = HashMap<Arc<str>, HashMap<Arc<str>, usize>>;
+
 /// Builds worlds, and remembers what the last one was built from.
 #[derive(Debug, Default)]
 pub struct Builder {
@@ -44,6 +47,7 @@ struct Parts {
     of_services: Vec<Problem>,
     pods: Arc<BTreeMap<WorkloadId, Arc<Pod>>>,
     pods_by_ip: Arc<HashMap<IpAddr, WorkloadId>>,
+    pods_by_account: Arc<PodsByAccount>,
     services: Arc<Services>,
     services_by_ip: Arc<HashMap<IpAddr, ServiceKey>>,
     declared: Arc<DeclaredPorts>,
@@ -164,6 +168,7 @@ impl Builder {
             names: self.names.clone(),
             pods: parts.pods.clone(),
             pods_by_ip: parts.pods_by_ip.clone(),
+            pods_by_account: parts.pods_by_account.clone(),
             services: parts.services.clone(),
             services_by_ip: parts.services_by_ip.clone(),
             declared: parts.declared.clone(),
@@ -239,6 +244,12 @@ impl Builder {
         }
         let by_ip = by_ip.into_iter().map(|(address, pod)| (address, pod.id.clone()));
         self.parts.pods_by_ip = Arc::new(by_ip.collect());
+        let mut by_account = PodsByAccount::new();
+        for KnownPod { pod, .. } in &self.pods {
+            let accounts = by_account.entry(pod.id.namespace.clone()).or_default();
+            *accounts.entry(pod.service_account.clone()).or_default() += 1;
+        }
+        self.parts.pods_by_account = Arc::new(by_account);
         let by_id = self.pods.iter().map(|known| (known.pod.id.clone(), known.pod.clone()));
         self.parts.pods = Arc::new(by_id.collect());
     }

@@ -224,7 +224,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes room for one more route, or says what there is no room for.
+    /// Takes room for one more route. The error names the limit that it would exceed.
     fn take(&mut self, pattern_bytes: usize) -> Result<(), String> {
         if self.routes == ROUTES_MAX {
             return Err(format!("has {ROUTES_MAX} routes of this namespace before this one"));

@@ -8,6 +8,7 @@ use leno_control::ca::service::Certifier;
 use leno_control::ca::{Authority, unix_seconds};
 use leno_control::discovery::Sight;
 use leno_control::metrics::Metrics;
+use leno_control::quota::Quotas;
 use leno_control::server;
 use leno_control::source::layers::Layers;
 use leno_control::source::parse::parse;
@@ -18,6 +19,8 @@ use leno_runtime::drain::Drain;
 use leno_runtime::tasks;
 use leno_tls::server::{CONTROL, MESH};
 use leno_tls::{Alpn, Credential, Credentials, client};
+use linkerd2_proxy_api::identity::CertifyRequest;
+use linkerd2_proxy_api::identity::identity_client::IdentityClient;
 use rustls_pki_types::UnixTime;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -45,7 +48,7 @@ status: {podIP: 10.1.0.1, conditions: [{type: Ready, status: 'True'}]}
 
 /// A running control plane.
 pub(super) struct Mesh {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     worlds: watch::Sender<Arc<World>>,
     authority: Arc<Authority>,
     tokens: Arc<Tokens>,
@@ -81,7 +84,9 @@ impl Mesh {
         let (worlds, seen) = watch::channel(world(texts, 1));
         let metrics = Arc::new(Metrics::default());
         let drain = Drain::new();
-        let sight = Sight { worlds: seen, drain: drain.clone(), metrics: metrics.clone() };
+        let (drain_of_streams, quotas) = (drain.clone(), Quotas::default());
+        let sight =
+            Sight { worlds: seen, drain: drain_of_streams, metrics: metrics.clone(), quotas };
         let issuing = watch::channel(authority.clone()).1;
         let certifier = Certifier::new(issuing, tokens.clone(), names, life, metrics);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -139,6 +144,11 @@ impl Mesh {
 
     /// A connection, as a workload of namespace `shop` or as nobody.
     pub(super) async fn channel(&self, account: Option<&str>) -> Channel {
+        self.try_channel(account).await.unwrap()
+    }
+
+    /// The same; `None` where the connection is closed at once.
+    pub(super) async fn try_channel(&self, account: Option<&str>) -> Option<Channel> {
         let control =
             leno_control::world::pod::identity(&MeshNames::default(), "leno", "leno-control")
                 .unwrap();
@@ -154,7 +164,26 @@ impl Mesh {
         let once = Once(Some(TokioIo::new(connected.stream)));
         // Pinned: tonic's future is 6 KiB, and every test would carry it.
         let endpoint = Endpoint::from_static("http://control");
-        Box::pin(endpoint.connect_with_connector(once)).await.unwrap()
+        Box::pin(endpoint.connect_with_connector(once)).await.ok()
+    }
+
+    /// What a proxy asks for its first certificate with.
+    pub(super) fn certify_request(&self, token: &str, account: &str) -> CertifyRequest {
+        let key = leno_tls::csr::Key::generate().unwrap();
+        let peer = self.peer(account);
+        CertifyRequest {
+            identity: peer.server_name.to_string(),
+            token: token.as_bytes().to_vec(),
+            certificate_signing_request: key
+                .request(&self.spiffe(account), &peer.server_name)
+                .unwrap(),
+        }
+    }
+
+    /// A first certificate.
+    pub(super) async fn certify(&self, account: &str) -> Result<(), tonic::Status> {
+        let request = self.certify_request(&self.token(account), account);
+        IdentityClient::new(self.channel(None).await).certify(request).await.map(drop)
     }
 
     /// Drains, and expects that this ends although streams were open.

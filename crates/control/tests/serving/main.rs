@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod client;
+mod doors;
 mod frozen;
 
 use client::{Mesh, POD, SERVICES};
@@ -12,7 +13,6 @@ use leno_model::route::OutboundProtocol;
 use leno_model::workload::{EndpointSet, EndpointUpdate};
 use linkerd2_proxy_api::destination::GetDestination;
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
-use linkerd2_proxy_api::identity::CertifyRequest;
 use linkerd2_proxy_api::identity::identity_client::IdentityClient;
 use linkerd2_proxy_api::inbound::inbound_server_policies_client::InboundServerPoliciesClient;
 use linkerd2_proxy_api::outbound::outbound_policies_client::OutboundPoliciesClient;
@@ -39,17 +39,7 @@ fn get(path: &str) -> GetDestination {
 async fn identity_needs_a_token_and_everything_else_a_certificate() {
     let mesh = Mesh::start(&[]).await;
     let mut identity = IdentityClient::new(mesh.channel(None).await);
-    let certify = |token: &str, account: &str| {
-        let key = leno_tls::csr::Key::generate().unwrap();
-        let peer = mesh.peer(account);
-        CertifyRequest {
-            identity: peer.server_name.to_string(),
-            token: token.as_bytes().to_vec(),
-            certificate_signing_request: key
-                .request(&mesh.spiffe(account), &peer.server_name)
-                .unwrap(),
-        }
-    };
+    let certify = |token: &str, account: &str| mesh.certify_request(token, account);
     let token = mesh.token("web");
     let answer = identity.certify(certify(&token, "web")).await.unwrap().into_inner();
     assert_eq!(answer.intermediate_certificates.len(), 1);

@@ -12,7 +12,27 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-const TOKEN: &[u8] = b"aGVhZA.cGF5bG9hZA.c2lnbg\n";
+const NOW: u64 = 1_800_000_000;
+
+/// A token with these claims changed, which nobody signed.
+fn token_with(change: impl FnOnce(&mut Value)) -> String {
+    let mut claims = json!({
+        "aud": [AUDIENCE], "exp": NOW + 600, "iat": NOW, "nbf": NOW,
+        "iss": "https://kubernetes.default.svc", "jti": "x",
+        "kubernetes.io": {"namespace": "shop", "node": {"name": "n1", "uid": "1"},
+            "pod": {"name": "web-1", "uid": "0f1e"}, "serviceaccount": {"name": "web", "uid": "6a7e"}},
+        "sub": "system:serviceaccount:shop:web",
+    });
+    change(&mut claims);
+    let part = |value: Value| {
+        base64::Engine::encode(&base64::prelude::BASE64_URL_SAFE_NO_PAD, value.to_string())
+    };
+    format!("{}.{}.c2lnbg", part(json!({"alg": "RS256", "kid": "a"})), part(claims))
+}
+
+fn token() -> String {
+    token_with(|_| ())
+}
 
 /// An API server that has one answer, and remembers what it was asked.
 #[derive(Clone)]
@@ -96,15 +116,15 @@ fn shown(outcome: Result<Attested, Refused>) -> String {
 async fn a_token_names_whom_the_api_server_says_or_nobody() {
     let check = async |status: Value, expected: &str| {
         let fake = Fake::new(StatusCode::CREATED, review(status));
-        let shown = shown(fake.reviewer().attest(TOKEN).await);
+        let shown = shown(fake.reviewer().attest(format!("{}\n", token()).as_bytes(), NOW).await);
         assert!(shown.contains(expected), "{shown}\nshould contain\n{expected}");
         let asked = fake.asked.lock().unwrap().clone();
-        let spec = json!({"audiences": [AUDIENCE], "token": "aGVhZA.cGF5bG9hZA.c2lnbg"});
+        let spec = json!({"audiences": [AUDIENCE], "token": token()});
         assert_eq!(asked.iter().map(|asked| &asked["spec"]).collect::<Vec<_>>(), [&spec]);
     };
     check(good("", json!(null)), "shop/web/web-1").await;
     check(good("/audiences", json!(["other", AUDIENCE])), "shop/web/web-1").await;
-    check(good("/authenticated", json!(false)), "token: the token is not accepted").await;
+    check(good("/authenticated", json!(false)), "token: the token was rejected").await;
     check(json!({"error": "token has expired"}), "token: the token was rejected: token has exp")
         .await;
     check(json!({}), "the API server does not know it").await;
@@ -136,16 +156,17 @@ async fn a_token_names_whom_the_api_server_says_or_nobody() {
 async fn who_cannot_be_asked_leaves_room_for_another_try() {
     let check = async |status: StatusCode, answer: &str, expected: &str| {
         let fake = Fake::new(status, answer.to_owned());
-        let refused = fake.reviewer().attest(TOKEN).await.unwrap_err();
+        let refused =
+            fake.reviewer().attest(format!("{}\n", token()).as_bytes(), NOW).await.unwrap_err();
         assert_eq!(tonic::Status::from(&refused).code(), tonic::Code::Unavailable);
         assert!(refused.to_string().contains(expected), "{refused}");
-        assert!(!refused.to_string().contains("aGVhZA"), "{refused}");
+        assert!(!refused.to_string().contains("c2lnbg"), "{refused}");
     };
     let forbidden = json!({"kind": "Status", "status": "Failure", "code": 403,
         "reason": "Forbidden", "message": "tokenreviews is forbidden"});
     check(StatusCode::FORBIDDEN, &forbidden.to_string(), "it refused: tokenreviews is forb").await;
     check(StatusCode::INTERNAL_SERVER_ERROR, "oops", "").await;
-    check(StatusCode::CREATED, "aGVhZA.cGF5bG9hZA.c2lnbg", "is not valid").await;
+    check(StatusCode::CREATED, &token(), "is not valid").await;
     let without = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "metadata": {}, "spec": {}});
     check(StatusCode::CREATED, &without.to_string(), "has no status").await;
@@ -156,7 +177,7 @@ async fn what_is_no_token_is_not_asked_about() {
     let fake = Fake::new(StatusCode::CREATED, review(good("", json!(null))));
     let reviewer = fake.reviewer();
     let check = async |token: &[u8], expected: &str| {
-        let shown = shown(reviewer.attest(token).await);
+        let shown = shown(reviewer.attest(token, NOW).await);
         assert!(shown.contains(expected), "{shown}\nshould contain\n{expected}");
     };
     check(b"", "not a service-account token").await;
@@ -166,6 +187,17 @@ async fn what_is_no_token_is_not_asked_about() {
     check(b"a.b c.d", "not a service-account token").await;
     check(b"a.b.\xff", "not text").await;
     check(&vec![b'a'; TOKEN_BYTES_MAX + 1], "too large").await;
+    // In the shape of a token, and not one that this mesh takes.
+    check(b"a.b.c", "bound to a pod").await;
+    let claims = async |change: &dyn Fn(&mut Value), expected: &str| {
+        check(token_with(change).as_bytes(), expected).await;
+    };
+    claims(&|c| c["aud"] = json!(["https://kubernetes.default.svc"]), "its audience is not").await;
+    claims(&|c| c["exp"] = json!(NOW - 60), "it has expired").await;
+    claims(&|c| c["nbf"] = json!(NOW + 60), "it is not valid yet").await;
+    claims(&|c| drop(c["kubernetes.io"].take()), "bound to a pod").await;
+    claims(&|c| drop(c["kubernetes.io"]["pod"].take()), "bound to a pod").await;
+    claims(&|c| c["kubernetes.io"]["pod"]["name"] = json!(""), "bound to a pod").await;
     assert!(fake.asked.lock().unwrap().is_empty());
 }
 
@@ -177,7 +209,7 @@ async fn a_slow_api_server_is_asked_a_bounded_number_of_times() {
     let reviewer = fake.reviewer();
     let asking = (0..=REVIEWS_WAITING_MAX).map(|_| {
         let reviewer = reviewer.clone();
-        async move { shown(reviewer.attest(TOKEN).await) }
+        async move { shown(reviewer.attest(token().as_bytes(), NOW).await) }
     });
     let began = tokio::time::Instant::now();
     let shown = futures_util::future::join_all(asking).await;
@@ -188,5 +220,5 @@ async fn a_slow_api_server_is_asked_a_bounded_number_of_times() {
     assert_eq!((count("too many tokens wait"), count("in time")), (1, REVIEWS_WAITING_MAX));
     // Whoever comes later finds room again.
     fake.held.as_ref().unwrap().notify_one();
-    assert_eq!(self::shown(reviewer.attest(TOKEN).await), "shop/web/web-1");
+    assert_eq!(self::shown(reviewer.attest(token().as_bytes(), NOW).await), "shop/web/web-1");
 }

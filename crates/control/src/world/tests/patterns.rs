@@ -36,7 +36,10 @@ fn a_pattern_over_the_limit_costs_its_own_rule() {
 fn routes_on_gateways_alone_are_not_compiled() {
     let route = route("HTTPRoute", "a", "r", "{name: gateway}", &on_path(LARGE));
     let world = world(&shop(&[route]));
-    check_problems(&world, &["HTTPRoute a/r: spec.parentRefs[0]: a route on a Gateway"]);
+    check_problems(
+        &world,
+        &["HTTPRoute a/r: spec.parentRefs[0]: the mesh ignores a route on a Gateway"],
+    );
 }
 
 /// Proxies match a request against the patterns of all routes of a Service.

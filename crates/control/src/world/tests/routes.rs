@@ -339,7 +339,7 @@ fn parents_ports_and_consumers() {
     check_problems(
         &world,
         &[
-            "HTTPRoute a/wrong: spec.parentRefs[0]: a route on a Gateway",
+            "HTTPRoute a/wrong: spec.parentRefs[0]: the mesh ignores a route on a Gateway",
             "HTTPRoute a/wrong: spec.parentRefs[1]: Service a/nobody does not exist",
             "HTTPRoute a/wrong: spec.parentRefs[2].port: Service a/web has no port 9",
             "HTTPRoute a/wrong: spec.parentRefs[3].sectionName",

@@ -589,7 +589,7 @@ fn one_malformed_object_does_not_stall_the_rest() {
         &[
             "Pod a/odd: status.podIP: \"nowhere\" is not an IP address",
             "Pod a/wrong-account: spec.serviceAccountName: \"spiffe://",
-            "Pod a/wrong-account: spec.serviceAccountName: without identity",
+            "Pod a/wrong-account: spec.serviceAccountName: the pod has no identity",
             "EndpointSlice default/lost: metadata.labels[kubernetes.io/service-name]: missing",
             "Service a/bad: spec.ports[0].port: 99999 is not a port",
             "Service a/bad: spec.clusterIP: \"10.96.0.300\" is not an IP address",
