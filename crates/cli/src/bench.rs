@@ -11,16 +11,16 @@ pub(crate) mod sidecar;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-/// Exit code of an assertion that does not hold.
+/// Exit code of a failed assertion.
 #[allow(dead_code, reason = "`run` and `compare` use it once they are there")]
 pub(crate) const EXIT_ASSERTION: u8 = 1;
 #[allow(dead_code, reason = "every verb that measures uses it once it is there")]
-/// Exit code of a measurement that cannot be stood behind.
+/// Exit code of an invalid measurement.
 pub(crate) const EXIT_INVALID: u8 = 2;
 /// Exit code of wrong use, and of a machine that lacks something.
 pub(crate) const EXIT_USAGE: u8 = 3;
 
-/// Exit code of what was ended by a signal.
+/// Exit code after a signal.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 #[derive(Debug, ClapArgs)]
@@ -31,21 +31,21 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchVerb {
-    /// Make requests to a URL and tell how long they took: HTTP/1.1, HTTP/2, gRPC, TCP
+    /// Send requests to a URL and print how long they took: HTTP/1.1, HTTP/2, gRPC, TCP
     Load(Box<load::Load>),
-    /// Look for the highest rate at which a URL still answers as well as it must
+    /// Find the highest rate at which a URL meets the goals
     Search(Box<search::Search>),
-    /// Let the instrument measure what is known, and tell whether it finds it
+    /// Check the load generator against known values
     Selftest(selftest::Selftest),
     /// Run a scenario: meshes, repetitions, events, assertions
     Run(run::Run),
-    /// Tell what changed between two results beyond their noise
+    /// Print the changes between two results that are larger than their noise
     Compare(compare::Compare),
     /// Write the report of a result again
     Report(report::Report),
-    /// Show past and running results in a browser
+    /// Show finished and running results in a browser
     Serve(serve::Serve),
-    /// What runs inside of a pod in the place of Leno's proxy
+    /// Runs inside a pod instead of Leno's proxy
     #[command(hide = true)]
     Sidecar(sidecar::Sidecar),
 }

@@ -24,7 +24,7 @@ pub struct Args {
 pub enum Command {
     /// Serve proxies.
     Run(Box<Run>),
-    /// Print a token that proves to be a workload.
+    /// Print a token that authenticates a workload.
     IssueToken(IssueToken),
     /// Read manifests, print every problem, exit 1 if there is one.
     Check(Check),
@@ -36,56 +36,55 @@ pub struct Run {
     /// Directory of manifests; objects of a later one replace those of an earlier one.
     #[arg(long, required_unless_present = "kubernetes", value_name = "DIR")]
     pub source: Vec<PathBuf>,
-    /// The Kubernetes API instead of directories.
+    /// Read the Kubernetes API instead of directories.
     #[arg(long, conflicts_with = "source")]
     pub kubernetes: bool,
-    /// How to reach the API server; else as the pod that this is, else KUBECONFIG.
+    /// Kubeconfig of the API server. Default: the account of this pod, then KUBECONFIG.
     #[arg(long, value_name = "FILE", requires = "kubernetes")]
     pub kubeconfig: Option<PathBuf>,
     /// The control plane's own namespace.
     #[arg(long, default_value = "leno", value_name = "NAME")]
     pub namespace: String,
-    /// Address of its Service, which Kubernetes says to pods of the same namespace: what proxies are given in pods that do not
-    /// ask the cluster's name server.
+    /// Address of the control plane's Service, for proxies in pods that do not use the cluster's DNS. Kubernetes sets the variable.
     #[arg(long, env = "LENO_CONTROL_SERVICE_HOST", value_name = "IP")]
     pub control_ip: Option<std::net::IpAddr>,
-    /// Where keys are kept; made with mode 0700. With --kubernetes nothing is.
+    /// Directory of the keys, created with mode 0700. Not used with --kubernetes.
     #[arg(long, value_name = "DIR", required_unless_present = "kubernetes")]
     pub state_dir: Option<PathBuf>,
-    /// Where the API server asks about pods that are being made, over HTTPS at /inject.
+    /// Address of the injection webhook: HTTPS, path /inject.
     #[arg(long, value_name = "IP:PORT", requires = "kubernetes")]
     pub webhook: Option<SocketAddr>,
-    /// Image of the proxies that are injected.
+    /// Image of injected proxies.
     #[arg(long, value_name = "IMAGE", requires = "kubernetes")]
     pub proxy_image: Option<String>,
-    /// When it is pulled: Always, IfNotPresent or Never.
+    /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, value_name = "POLICY", requires = "kubernetes", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub proxy_image_pull_policy: Option<String>,
-    /// Processor time that is set aside for each proxy, where its pod says nothing; without it nothing is.
+    /// Default CPU request of each proxy.
     #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
     pub proxy_cpu_request: Option<String>,
-    /// Processor time of each proxy at most.
+    /// Default CPU limit of each proxy.
     #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
     pub proxy_cpu_limit: Option<String>,
-    /// Memory that is set aside for each proxy.
+    /// Default memory request of each proxy.
     #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
     pub proxy_memory_request: Option<String>,
-    /// Memory of each proxy at most.
+    /// Default memory limit of each proxy.
     #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
     pub proxy_memory_limit: Option<String>,
-    /// Whether linkerd.io/inject is read where our own word is absent; false beside linkerd's own injector.
+    /// Read linkerd.io/inject if leno.dev/inject is absent; use false beside linkerd's own injector.
     #[arg(long, value_name = "BOOLEAN", default_value_t = true, action = clap::ArgAction::Set)]
     pub linkerd_annotations: bool,
-    /// Where proxies connect.
+    /// Address for proxies.
     #[arg(long, value_name = "IP:PORT")]
     pub listen: SocketAddr,
-    /// Where /ready, /live, /metrics and /problems are.
+    /// Address of /ready, /live, /metrics and /problems.
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
     /// Trust domain of identities.
     #[arg(long, default_value = "cluster.local", value_name = "NAME")]
     pub trust_domain: String,
-    /// Life of a workload's certificate, e.g. 24h.
+    /// Lifetime of a workload's certificate, e.g. 24h.
     #[arg(long, default_value = "24h", value_parser = duration)]
     pub leaf_lifetime: Duration,
     /// Your own issuer: certificate (PEM, with any certificates between it and the root).
@@ -105,10 +104,10 @@ pub struct Run {
     pub log_format: Format,
 }
 
-/// Print a token that proves to be a workload.
+/// Print a token that authenticates a workload.
 #[derive(Debug, Parser)]
 pub struct IssueToken {
-    /// Where the control plane keeps its keys.
+    /// Directory of the control plane's keys.
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
     /// Namespace of the workload.
@@ -120,7 +119,7 @@ pub struct IssueToken {
     /// Its pod.
     #[arg(long)]
     pub pod: String,
-    /// Life of the token.
+    /// Lifetime of the token.
     #[arg(long, default_value = "8760h", value_parser = duration)]
     pub ttl: Duration,
 }

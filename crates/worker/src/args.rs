@@ -128,7 +128,7 @@ pub(crate) struct Client {
     /// `name: value`, with every request. Repeatable.
     #[arg(long = "header", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// A connection for each request.
+    /// Open a connection for each request.
     #[arg(long)]
     pub(crate) no_keepalive: bool,
     /// Print a line each time this has passed, besides the one at the end.

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum Protocol {
     /// HTTP/1.1, one request at a time on a connection.
     Http1,
-    /// HTTP/2: with prior knowledge, or agreed upon in the TLS handshake.
+    /// HTTP/2: with prior knowledge, or by ALPN.
     Http2,
     /// gRPC, one call per request.
     GrpcUnary,
@@ -212,7 +212,7 @@ pub struct Plan {
     pub protocol: Protocol,
     /// TLS; used where the URL's scheme says so (`https`, `grpcs`, `tls`).
     pub tls: Tls,
-    /// Connections at once, over all threads.
+    /// Concurrent connections, over all threads.
     pub connections: usize,
     /// Requests at once on each connection; more than one with HTTP/2 and gRPC only.
     pub streams: usize,
@@ -239,11 +239,11 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Threads that make requests.
     pub threads: usize,
-    /// Made likewise before, and left out of every figure.
+    /// Duration of the same load before the measurement; it is not part of the figures.
     pub warm_up: Duration,
     /// Open loop: requests due and not yet answered beyond which more are shed.
     pub max_in_flight: usize,
-    /// Of random arrivals.
+    /// Seed of random arrivals.
     pub seed: u64,
     /// Whose behaviour is reproduced.
     pub profile: Profile,
@@ -255,7 +255,7 @@ pub struct Plan {
     /// Lateness (99.9th percentile) beyond which an open loop's figures may not be quoted; the larger of this and
     /// 5 % of the median response counts. Absent: not looked at.
     pub lateness_max: Option<Duration>,
-    /// Free words that are kept in the result.
+    /// Labels to store in the result.
     pub labels: String,
 }
 

@@ -16,7 +16,7 @@ const LEAST: f64 = 1.0;
 pub struct Bounds {
     /// The first rate, in requests per second.
     pub first: f64,
-    /// The highest rate that is tried.
+    /// The highest rate to try.
     pub most: f64,
     /// The gap between passing and failing that is small enough, as a share of the rate.
     pub precision: f64,

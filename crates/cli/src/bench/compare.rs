@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit code 0: nothing got worse. 1: something did, beyond the noise band, or an assertion of the second result failed.
-/// 2: a result cannot be stood behind, or nothing can be compared. 3: wrong use.
+/// 2: a result is invalid, or nothing can be compared. 3: wrong use.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Compare {
     /// The result before: its directory, or its `result.json`
@@ -19,7 +19,7 @@ pub(crate) struct Compare {
     /// Write a page with a forest plot for each figure
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// A change below this share is none, whatever the noise: 0.02 is 2 %
+    /// Ignore changes below this share: 0.02 is 2 %
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     tolerance: f64,
 }

@@ -26,13 +26,13 @@ pub(crate) struct Asked {
     /// with their weights: 10*http://a/ 5*http://b/
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// URL is a file with one on each line, weights as there
+    /// URL is a file with one URL per line, with optional weights
     #[arg(long)]
     pub(crate) urls_from_file: bool,
-    /// Several hosts: keep a connection to each in every place (keep), or close it and open another (reconnect)
+    /// Several hosts: keep a connection to each host (keep), or close one and open another (reconnect)
     #[arg(long, value_name = "WORD", default_value = "keep")]
     pub(crate) host_change: String,
-    /// Connections at once
+    /// Concurrent connections
     #[arg(
         short = 'c',
         long,
@@ -41,14 +41,14 @@ pub(crate) struct Asked {
         allow_negative_numbers = true
     )]
     pub(crate) connections: usize,
-    /// Requests in all, also as 10k or 2m; without -z, as long as that takes
+    /// Total number of requests, also as 10k or 2m; without -z there is no time limit
     #[arg(short = 'n', long = "count", visible_alias = "requests", value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) count: Option<u64>,
-    /// How long: 10s, 1m30s, 500ms [default: 10s, unless -n is given]
+    /// Duration: 10s, 1m30s, 500ms [default: 10s, unless -n is given]
     #[arg(short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
-    /// Requests per second, whatever happens to them; 0: each connection as fast as it is answered. A rate that
-    /// changes is written as 0s:100,30s:1000
+    /// Requests per second, independent of the answers; 0: each connection sends when its last request is answered. A rate that
+    /// changes is 0s:100,30s:1000
     #[arg(
         short = 'q',
         long = "qps",
@@ -58,22 +58,22 @@ pub(crate) struct Asked {
         allow_hyphen_values = true
     )]
     pub(crate) rate: String,
-    /// How requests are spread: uniform, poisson or burst; and how a rate changes between its points: steps or ramp
+    /// Distribution of requests in time: uniform, poisson or burst; for a changing rate: steps or ramp
     #[arg(long, value_name = "WORD", value_delimiter = ',')]
     pub(crate) arrival: Vec<String>,
-    /// Evenly spread, as it is anyway; with --profile fortio: connections begin one after the other
+    /// Evenly spread (the default); with --profile fortio, connections start one after the other
     #[arg(long)]
     pub(crate) uniform: bool,
-    /// With --profile fortio: waits are a tenth longer or shorter, at random
+    /// With --profile fortio: vary each wait by up to a tenth, at random
     #[arg(long)]
     pub(crate) jitter: bool,
-    /// What finds all connections busy when it is due is left out and counted as shed, not made later
+    /// Skip a request that finds all connections busy when it is due, and count it as shed
     #[arg(long)]
     pub(crate) nocatchup: bool,
     /// Method [default: GET, with a body POST]
     #[arg(short = 'm', long, short_alias = 'X', value_name = "METHOD")]
     pub(crate) method: Option<String>,
-    /// Header field, `name: value`; again for more
+    /// Header field, `name: value`; may be repeated
     #[arg(short = 'H', long = "header", value_name = "FIELD", allow_hyphen_values = true)]
     pub(crate) headers: Vec<String>,
     /// Header field content-type
@@ -82,10 +82,10 @@ pub(crate) struct Asked {
     /// Header field accept
     #[arg(short = 'A', long, value_name = "TYPES")]
     pub(crate) accept: Option<String>,
-    /// Header field host, another than the URL's
+    /// Header field host, instead of the URL's
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// Header field authorization, by user and password
+    /// Header field authorization, from USER:PASSWORD
     #[arg(long, value_name = "USER:PASSWORD")]
     pub(crate) basic_auth: Option<String>,
     /// Body of each request
@@ -100,22 +100,22 @@ pub(crate) struct Asked {
     /// File with the body of each request
     #[arg(short = 'D', long = "body-file", value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
-    /// Body of each request by its size only, in bytes; with gRPC a message whose field 2 has so many
+    /// Size of the body of each request, in bytes; with gRPC the size of field 2 of the message
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["body", "body_file"])]
     pub(crate) payload_size: Option<usize>,
-    /// A connection for each request
+    /// Open a connection for each request
     #[arg(long)]
     pub(crate) disable_keepalive: bool,
-    /// Replace a connection after so many requests, at random between the two
+    /// Replace a connection after a random number of requests between LEAST and MOST
     #[arg(long, value_name = "LEAST:MOST", value_parser = reuse)]
     pub(crate) connection_reuse: Option<(u64, u64)>,
-    /// How long an answer may take
+    /// Timeout of an answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) timeout: Duration,
-    /// Made likewise before, and left out of every figure
+    /// Duration of the same load before the measurement; it is not part of the figures
     #[arg(long, visible_alias = "warm-up", value_name = "TIME", default_value = "0s", value_parser = time)]
     pub(crate) warmup: Duration,
-    /// HTTP/2: with prior knowledge, or agreed upon in the TLS handshake
+    /// HTTP/2: with prior knowledge, or by ALPN
     #[arg(long, conflicts_with = "grpc")]
     pub(crate) http2: bool,
     /// 1.1 or 2
@@ -124,65 +124,65 @@ pub(crate) struct Asked {
     /// gRPC, one call per request
     #[arg(long)]
     pub(crate) grpc: bool,
-    /// gRPC to fortio's own server: its Ping, where the URL has no path
+    /// gRPC to fortio's server: call its Ping if the URL has no path
     #[arg(long, conflicts_with_all = ["http2", "grpc_stream"])]
     pub(crate) ping: bool,
-    /// gRPC, one bidirectional stream for each request at once, one message each way per request
+    /// gRPC bidirectional streams, one for each concurrent request; one message each way per request
     #[arg(long, conflicts_with_all = ["http2", "grpc"])]
     pub(crate) grpc_stream: bool,
     /// gRPC streams: messages on a stream before the next one is opened
     #[arg(long, value_name = "NUMBER", requires = "grpc_stream")]
     pub(crate) stream_messages: Option<u64>,
-    /// HTTP/2 and gRPC: requests at once on each connection
+    /// HTTP/2 and gRPC: concurrent requests on each connection
     #[arg(short = 's', long, short_alias = 'p', value_name = "NUMBER", default_value_t = 1)]
     pub(crate) streams: usize,
-    /// TLS: take any certificate of the server
+    /// TLS: do not verify the server's certificate
     #[arg(short = 'k', long)]
     pub(crate) insecure: bool,
-    /// TLS: PEM file of who may have signed the server's certificate
+    /// TLS: PEM file with trusted CA certificates
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// TLS: PEM file with our certificate chain, and with our key unless --key has it
+    /// TLS: PEM file with the client's certificate chain, and its key unless --key is given
     #[arg(long, value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
-    /// TLS: PEM file with our key
+    /// TLS: PEM file with the client's key
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// TLS: the name to ask for and to verify
+    /// TLS: server name to send and to verify
     #[arg(long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
-    /// Only IPv4 addresses of a name
+    /// Use only IPv4 addresses
     #[arg(long, conflicts_with = "ipv6")]
     pub(crate) ipv4: bool,
-    /// Only IPv6 addresses of a name
+    /// Use only IPv6 addresses
     #[arg(long)]
     pub(crate) ipv6: bool,
-    /// Threads that make requests [default: one on up to two cores, else one per core]
+    /// Threads that send requests [default: one on up to two cores, otherwise one per core]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) threads: Option<usize>,
-    /// Requests due and not yet answered beyond which more are shed, and counted
+    /// Limit of requests in flight; further due requests are skipped and counted as shed
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     pub(crate) max_in_flight: usize,
-    /// Of random arrivals
+    /// Seed of random arrivals
     #[arg(long, value_name = "NUMBER", default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Whose behaviour is reproduced, with its bias: honest, wrk2, wrk2-kinvolk, fortio, oha-closed
+    /// Tool whose behaviour is reproduced, with its bias: honest, wrk2, wrk2-kinvolk, fortio, oha-closed
     #[arg(long, value_name = "NAME", default_value = "honest")]
     pub(crate) profile: String,
-    /// Stay awake for so long before a request is due: less lateness, more CPU; 50us where cores are to spare
+    /// Busy-wait for this time before a request is due: less lateness, more CPU [default: 50us if there are enough cores]
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     pub(crate) spin: Duration,
-    /// Lateness of the generator itself (p99.9) beyond which figures are invalid, unless it is below 5 % of the median
-    /// response; 0: never
+    /// Limit of the generator's own lateness (p99.9); beyond it the result is invalid, unless it is below 5 % of the median
+    /// response; 0: no limit
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time)]
     pub(crate) lateness_max: Duration,
-    /// Free words that are kept in the result
+    /// Labels to store in the result
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) labels: String,
-    /// No live view; there is none either where standard error is no terminal
+    /// No live view; it is also off if standard error is not a terminal
     #[arg(long)]
     pub(crate) no_tui: bool,
-    /// What kind of terminal it is; a dumb one has no live view
+    /// Type of the terminal; a dumb one has no live view
     #[arg(long, hide = true, env = "TERM", hide_env = true)]
     term: Option<String>,
     #[command(flatten)]
@@ -206,7 +206,7 @@ struct Anyway {
     wait_ongoing_requests_after_deadline: bool,
     #[arg(long, hide = true, value_name = "NUMBER")]
     fps: Option<u32>,
-    /// Redirects are answers like others
+    /// No effect: redirects are never followed
     #[arg(long, hide = true, value_name = "NUMBER", value_parser = ["0"])]
     redirect: Option<String>,
 }
@@ -215,22 +215,22 @@ struct Anyway {
 pub(crate) struct Load {
     #[command(flatten)]
     pub(crate) asked: Asked,
-    /// Write the outcome as JSON; - is standard output
+    /// Write the result as JSON to a file; - is standard output
     #[arg(long, short = 'o', visible_alias = "output", value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// The same as --json -
     #[arg(short = 'j', conflicts_with = "json")]
     pub(crate) json_out: bool,
-    /// Only json is known, and meant where nothing is said
+    /// Output format; only json is supported
     #[arg(long, hide = true, value_parser = ["json"])]
     output_format: Option<String>,
-    /// Write an HdrHistogram log, a line for each second
+    /// Write an HdrHistogram log to a file, one line per second
     #[arg(long, value_name = "FILE")]
     pub(crate) hlog: Option<PathBuf>,
-    /// Write a line of CSV for each second
+    /// Write CSV to a file, one line per second
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write what `fortio report` shows; - is standard output
+    /// Write fortio's JSON to a file, for `fortio report`; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) fortio_json: Option<PathBuf>,
 }

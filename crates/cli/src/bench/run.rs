@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Run {
-    /// File, or the name of one in ./scenarios or beside this program: quick, buoyant-2021-small, …
+    /// A scenario file, or the name of one in ./scenarios or beside this program: quick, buoyant-2021-small, …
     pub(crate) scenario: PathBuf,
     /// Meshes to measure: none,leno,envoy,haproxy,nginx,linkerd=/path/to/linkerd2-proxy [default: those of the file]
     #[arg(long, value_name = "LIST", value_parser = meshes)]
@@ -16,16 +16,16 @@ pub(crate) struct Run {
     /// Directory for the result [default: results/TIME-NAME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Repetitions of everything, instead of the file's
+    /// Number of repetitions, instead of the file's
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) blocks: Option<u16>,
-    /// Of order and arrivals, instead of the file's
+    /// Seed of order and arrivals, instead of the file's
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Multiply every time and every number of requests by this: 0.1 for a look
+    /// Multiply every time and every number of requests by this factor: 0.1 for a quick look
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub(crate) quick: Option<f64>,
-    /// Say what would be done and how long it takes, and do nothing
+    /// Print the plan and its duration, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print the result as JSON

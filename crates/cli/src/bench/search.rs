@@ -32,19 +32,19 @@ const SCHEMA: &str = "leno-bench/search/v1";
 pub(crate) struct Search {
     #[command(flatten)]
     asked: Asked,
-    /// What must hold: p99=10ms, p99.9=50ms, mean=2ms, max=1s, errors=1%; without errors, at most 0.1 % may fail
+    /// Goals: p99=10ms, p99.9=50ms, mean=2ms, max=1s, errors=1% [default of errors: 0.1%]
     #[arg(long, required = true, value_name = "GOAL", value_delimiter = ',', value_parser = goal)]
     slo: Vec<Goal>,
-    /// The first rate that is tried
+    /// The lowest rate to try
     #[arg(long, value_name = "RATE", default_value_t = 500.0)]
     from: f64,
-    /// The highest rate that is tried
+    /// The highest rate to try
     #[arg(long, value_name = "RATE", default_value_t = 1_000_000.0)]
     max: f64,
-    /// The gap between a rate that passes and one that fails that is small enough
+    /// Stop when the gap between a passing and a failing rate is at most this
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
     precision: f64,
-    /// Write rates and verdicts as JSON; - is standard output
+    /// Write all trials as JSON to a file; - is standard output
     #[arg(long, short = 'o', value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -70,7 +70,7 @@ struct Trial {
 struct Found {
     trials: Vec<Trial>,
     passed: Option<f64>,
-    /// Why the rate may not be quoted.
+    /// Why the result is invalid.
     reasons: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ fn at(plan: &mut Plan, rate: f64) {
     }
 }
 
-/// Why what was found may not be quoted as the server's limit.
+/// Why the found rate is not the limit of the server.
 fn reasons(
     goals: &[Goal],
     trials: &[Trial],

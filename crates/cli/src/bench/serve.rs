@@ -7,16 +7,16 @@ use std::process::ExitCode;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Serve {
-    /// Where the results are, a directory each
+    /// Directory of results
     #[arg(long, default_value = "results")]
     dir: PathBuf,
-    /// Port to listen on; 0 takes a free one
+    /// Port to listen on; 0 chooses a free one
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Address to listen on; any but loopback shows the results to the network
+    /// Address to listen on; any address other than loopback shows the results to the network
     #[arg(long, default_value = "127.0.0.1")]
     address: IpAddr,
-    /// Make loads, too, for whoever asks at /fortio/rest/run, as fortio does; never for pages in a browser
+    /// Offer fortio's REST interface, which starts loads (/fortio/rest/run); pages in a browser cannot use it
     #[arg(long)]
     fortio_rest: bool,
 }
