@@ -185,6 +185,25 @@ pub fn dates(life: Validity, now: u64) -> Result<(), IssuerError> {
     Ok(())
 }
 
+/// A certificate that has less than this is worth a warning: somebody renews it by hand, with holidays between.
+pub(crate) const SOON_SECONDS: u64 = 60 * DAY_SECONDS;
+/// A machine renews an issuer whose whole life is shorter than this, at a third of its life before the end.
+const SHORT_SECONDS: u64 = 180 * DAY_SECONDS;
+/// An issuer that `leno` was given is worth a warning from here on, however short its life: nothing in the cluster renews it.
+const GIVEN_SOON_SECONDS: u64 = 7 * DAY_SECONDS;
+/// An issuer that others make in the cluster is renewed long before: cert-manager begins at a third of its life before the end.
+const EXTERNAL_SOON_SECONDS: u64 = 60 * 60;
+
+/// How long an issuer still lives, where that is so short that somebody has to look at it. `is_external`: others make it.
+#[must_use]
+pub fn expires_soon(life: Validity, now: u64, is_external: bool) -> Option<u64> {
+    let whole = life.not_after.saturating_sub(life.not_before);
+    let least = if is_external { EXTERNAL_SOON_SECONDS } else { GIVEN_SOON_SECONDS };
+    let soon = if whole < SHORT_SECONDS { whole / 3 } else { SOON_SECONDS };
+    let left = life.not_after.saturating_sub(now);
+    (left < soon.max(least)).then_some(left)
+}
+
 /// Signs a leaf and looks at it with a peer's eyes, in the middle of the issuer's life.
 fn trial(
     issuer: &CertificateDer<'static>,
@@ -300,6 +319,33 @@ mod tests {
         assert!(!contains(&other.anchors, &made.anchors));
         assert_eq!(lives(&root.certificate)[0].not_after, NOW + ROOT_LIFE_SECONDS);
         assert!(!format!("{root:?}").contains("PRIVATE"));
+    }
+
+    #[test]
+    fn an_issuer_with_little_life_left_is_worth_a_warning() {
+        const HOUR: u64 = 60 * 60;
+        let check = |life: u64, left: u64, external: bool, expected: bool| {
+            let (not_before, not_after) = (NOW + left - life, NOW + left);
+            let soon = expires_soon(Validity { not_before, not_after }, NOW, external);
+            assert_eq!(
+                soon,
+                expected.then_some(left),
+                "{left} s of {life} s, external: {external}"
+            );
+        };
+        let year = ISSUER_LIFE_SECONDS;
+        check(year, year, false, false);
+        check(year, 61 * DAY_SECONDS, false, false);
+        check(year, 59 * DAY_SECONDS, false, true);
+        check(90 * DAY_SECONDS, 31 * DAY_SECONDS, false, false);
+        check(90 * DAY_SECONDS, 29 * DAY_SECONDS, false, true);
+        // Made a moment ago, and over before anybody renews it.
+        check(300, 300, false, true);
+        check(2 * DAY_SECONDS, 2 * DAY_SECONDS, false, true);
+        // linkerd's example for cert-manager: 48 hours, renewed 25 hours before the end.
+        check(48 * HOUR, 25 * HOUR, true, false);
+        check(48 * HOUR, 15 * HOUR, true, true);
+        check(300, 300, true, true);
     }
 
     #[test]

@@ -61,8 +61,7 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     if before.has_own_namespace {
         leave_namespace(&wish.namespace, &mut choosing);
     }
-    let anchors_before = before.identity.as_ref().map(|identity| identity.anchors.clone());
-    choosing.anchors_or(anchors_before.as_deref())?;
+    choosing.anchors_or(before.anchors.as_deref())?;
     choosing.identity_or(now, |domain| before.identity(wish.renew_issuer, domain, now))?;
     if choosing.has_pod_monitors() {
         let known = super::reach::run(async {
@@ -73,7 +72,7 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     let values = choosing.finish();
     let after = values["identity"]["trustAnchors"].as_str().unwrap_or_default();
     let external = values["identity"]["external"] == Value::Bool(true);
-    if let Some(anchors) = &anchors_before
+    if let Some(anchors) = &before.anchors
         && !external
         && !wish.force
         && !certificates::contains(after, anchors)
@@ -83,11 +82,11 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
             certificates::ROTATION
         );
     }
-    if let Some(before) = &before.identity
+    if let Some(anchors) = &before.anchors
         && !external
         && !wish.force
     {
-        refuse_early_issuer(&values, before)?;
+        refuse_early_issuer(&values, anchors, before.issuer.as_ref())?;
     }
     let objects = render(&values, &wish.namespace)?;
     let left = super::reach::run(left_behind(wish, &objects));
@@ -108,14 +107,14 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
 }
 
 /// What an issuer signs is refused by every proxy that does not have its root yet, and running proxies have the roots of before.
-fn refuse_early_issuer(values: &Value, before: &Identity) -> Result<()> {
+fn refuse_early_issuer(values: &Value, anchors: &str, before: Option<&Pair>) -> Result<()> {
     let identity = &values["identity"];
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let issuer = &identity["issuer"];
     let issuer = Pair { certificate: word(&issuer["certificate"]), key: word(&issuer["key"]) };
     let domain = word(&identity["trustDomain"]);
-    let judged = certificates::examine(&issuer, &before.anchors, &domain);
-    if issuer != before.issuer && matches!(judged, Err(IssuerError::Untrusted(_))) {
+    let judged = certificates::examine(&issuer, anchors, &domain);
+    if Some(&issuer) != before && matches!(judged, Err(IssuerError::Untrusted(_))) {
         bail!(
             "no installed root has signed the new issuer, so running proxies would reject its certificates, also the control plane's; {}. Use --force to continue now",
             certificates::ROTATION
@@ -249,7 +248,9 @@ async fn left_behind(wish: &Upgrade, objects: &[Object]) -> Result<Vec<String>> 
 struct Before {
     given: Value,
     trust_domain: String,
-    identity: Option<Identity>,
+    anchors: Option<String>,
+    issuer: Option<Pair>,
+    root: Option<Pair>,
     /// Whether others made the namespace.
     has_own_namespace: bool,
 }
@@ -279,35 +280,37 @@ impl Before {
         let anchors = format!("/api/v1/namespaces/{namespace}/configmaps/leno-trust-anchors");
         let anchors = reach.get(&anchors).await?;
         let anchors = anchors.as_ref().and_then(|map| map["data"]["trust-anchors.pem"].as_str());
-        let identity = match (anchors, issuer.as_ref().and_then(pair)) {
-            (Some(anchors), Some(issuer)) => Some(Identity {
-                anchors: anchors.to_owned(),
-                issuer,
-                root: root.as_ref().and_then(pair),
-            }),
-            _ => None,
-        };
+        let anchors = anchors.map(str::to_owned);
+        let (issuer, root) = (issuer.as_ref().and_then(pair), root.as_ref().and_then(pair));
         let trust_domain = word("trust-domain").to_owned();
         let has_own_namespace = is_of_others(&reach, namespace).await?;
-        Ok(Self { given, trust_domain, identity, has_own_namespace })
+        Ok(Self { given, trust_domain, anchors, issuer, root, has_own_namespace })
     }
 
+    /// What the cluster has, with a new issuer on demand. An issuer that is lost is renewed as one that has expired.
     fn identity(&self, renew: bool, domain: &str, now: u64) -> Result<Identity> {
-        let Some(identity) = self.identity.clone() else {
+        let Some(anchors) = self.anchors.clone() else {
             bail!(
-                "the cluster has no issuer to keep (Secret leno-identity-issuer, ConfigMap leno-trust-anchors): give one with --identity-issuer-certificate-file, --identity-issuer-key-file and --identity-trust-anchors-file"
+                "the cluster has no trust anchors to keep (there is no ConfigMap leno-trust-anchors with trust-anchors.pem): \
+                 give an issuer and its roots with --identity-issuer-certificate-file, --identity-issuer-key-file and \
+                 --identity-trust-anchors-file"
             );
         };
-        if !renew {
-            return Ok(identity);
-        }
-        let Some(root) = &identity.root else {
-            bail!(
-                "there is no Secret leno-identity-root to sign a new issuer: give an issuer with --identity-issuer-certificate-file and --identity-issuer-key-file"
-            );
+        let issuer = match (&self.issuer, &self.root) {
+            (Some(issuer), _) if !renew => issuer.clone(),
+            (None, Some(_)) if !renew => bail!(
+                "the cluster has no issuer to keep (there is no Secret leno-identity-issuer): --renew-issuer makes a new one \
+                 with the root in Secret leno-identity-root"
+            ),
+            (_, Some(root)) => {
+                certificates::renew(root, domain, now).context("Secret leno-identity-root")?
+            }
+            (_, None) => bail!(
+                "there is no Secret leno-identity-root to sign a new issuer: give an issuer with \
+                 --identity-issuer-certificate-file and --identity-issuer-key-file"
+            ),
         };
-        let issuer = certificates::renew(root, domain, now).context("Secret leno-identity-root")?;
-        Ok(Identity { issuer, ..identity })
+        Ok(Identity { anchors, issuer, root: self.root.clone() })
     }
 }
 

@@ -239,7 +239,8 @@ pub fn http_moment(text: &str) -> Option<u64> {
 }
 
 /// `3 days`, `5 hours`, `20 s`.
-pub(super) fn span(seconds: u64) -> String {
+#[must_use]
+pub fn span(seconds: u64) -> String {
     match seconds {
         172_800.. => format!("{} days", seconds / 86_400),
         7_200.. => format!("{} hours", seconds / 3_600),

@@ -9,11 +9,6 @@ use leno_tls::Anchors;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A certificate that has less than this is said to expire soon: time to renew it by hand, with holidays between.
-const SOON_SECONDS: u64 = 60 * 24 * 60 * 60;
-/// An issuer that lives shorter than that is renewed by a machine, at a third of its life before the end.
-const SHORT_SECONDS: u64 = 180 * 24 * 60 * 60;
-
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
     anchors(facts, category);
     issuer(facts, category);
@@ -59,7 +54,7 @@ fn anchors(facts: &Facts, category: &mut Category<'_>) {
             format!("{} of {all} roots expired", ended.len()),
             "remove it: leno upgrade --force --identity-trust-anchors-file FILE, with the other roots in FILE",
         )
-    } else if first < now + SOON_SECONDS {
+    } else if first < now + certificates::SOON_SECONDS {
         warning(format!("a root expires in {}", span(first - now)), ROTATION)
     } else {
         None
@@ -122,8 +117,8 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
         }
     };
     let now = facts.clock();
-    let whole = life.not_after.saturating_sub(life.not_before);
-    let soon = if whole < SHORT_SECONDS { whole / 3 } else { SOON_SECONDS };
+    let is_external = facts.config("external-identity") == "true";
+    let soon = certificates::expires_soon(life, now, is_external);
     let verdict = match certificates::dates(life, now) {
         Err(IssuerError::Expired(ago)) => failed(
             format!(
@@ -135,7 +130,7 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
         Err(error) => {
             failed(error.to_string(), "check the clocks, then the program that created the issuer")
         }
-        Ok(()) if life.not_after - now < soon => {
+        Ok(()) if soon.is_some() => {
             warning(format!("{ISSUER} expires in {}", span(life.not_after - now)), renew(facts))
         }
         Ok(()) => None,

@@ -147,6 +147,13 @@ impl Choosing {
         };
         let life = certificates::examine(&found.issuer, &found.anchors, &domain)?;
         certificates::dates(life, now)?;
+        if let Some(left) = certificates::expires_soon(life, now, false) {
+            eprintln!(
+                "leno: the issuer expires in {}, and proxies get no certificate from then on; `leno upgrade` with \
+                 --renew-issuer or --identity-issuer-certificate-file replaces it",
+                leno_install::check::facts::span(left)
+            );
+        }
         self.identity = Some(found);
         Ok(())
     }

@@ -110,6 +110,26 @@ fn a_second_control_plane_is_refused_wherever_the_first_is() {
     assert_eq!(Api::with(BTreeMap::new()).refused("leno install"), "");
 }
 
+/// `leno check` names this command for a lost issuer.
+#[test]
+fn a_lost_issuer_is_made_anew_with_the_root() {
+    let check = |lost: &[&str], line: &str, expected: &str| {
+        let mut objects = mesh("leno");
+        for name in lost {
+            assert!(objects.remove(&format!("/api/v1/namespaces/leno/{name}")).is_some(), "{name}");
+        }
+        let said = Api::with(objects).refused(line);
+        let is_right = said.contains(expected) && said.is_empty() == expected.is_empty();
+        assert!(is_right, "{line} without {lost:?}: {said}");
+    };
+    let (issuer, root) = ("secrets/leno-identity-issuer", "secrets/leno-identity-root");
+    check(&[issuer], "leno upgrade --renew-issuer", "");
+    check(&[issuer], "leno upgrade", "--renew-issuer makes a new one");
+    check(&[issuer, root], "leno upgrade --renew-issuer", "give an issuer with");
+    let anchors = "configmaps/leno-trust-anchors";
+    check(&[anchors], "leno upgrade --renew-issuer", "there is no ConfigMap leno-trust-anchors");
+}
+
 /// Of what is printed, the objects of a kind.
 fn rendered(api: &Api, line: &str, kind: &str) -> Vec<Value> {
     let (choosing, namespace) = match api.verb(line) {
