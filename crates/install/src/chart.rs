@@ -13,12 +13,13 @@ macro_rules! file {
 }
 
 /// Every template, in the order in which objects are applied: what others need comes first.
-pub const TEMPLATES: [(&str, &str); 8] = [
+pub const TEMPLATES: [(&str, &str); 9] = [
     file!("templates/namespace.yaml"),
     file!("templates/rbac.yaml"),
     file!("templates/identity.yaml"),
     file!("templates/config.yaml"),
     file!("templates/service.yaml"),
+    file!("templates/network-policy.yaml"),
     file!("templates/control.yaml"),
     file!("templates/injector-webhook.yaml"),
     file!("templates/monitoring.yaml"),

@@ -39,8 +39,11 @@ pub fn path(reference: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&reference["apiVersion"]);
     let root = if version.contains('/') { "apis" } else { "api" };
-    // All kinds of the chart have the regular plural.
-    let plural = format!("{}s", text(&reference["kind"]).to_lowercase());
+    let kind = text(&reference["kind"]).to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(kind) => format!("{kind}ies"),
+        None => format!("{kind}s"),
+    };
     let name = text(&reference["metadata"]["name"]);
     match reference["metadata"].get("namespace").map(text) {
         Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{plural}/{name}"),
@@ -117,6 +120,7 @@ pub fn everything(namespace: &str) -> Result<Vec<Object>, chart::ChartError> {
             "control": {"podDisruptionBudget": {"enabled": true}},
             "podMonitor": {"enabled": true},
             "dashboards": {"enabled": true},
+            "networkPolicy": {"enabled": true},
         }),
     );
     chart::objects(&values, namespace)
@@ -143,6 +147,7 @@ mod tests {
             "/apis/apps/v1/namespaces/mesh/deployments/leno-control",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/leno-control",
             "/apis/policy/v1/namespaces/mesh/poddisruptionbudgets/leno-control",
+            "/apis/networking.k8s.io/v1/namespaces/mesh/networkpolicies/leno-control",
             "/apis/monitoring.coreos.com/v1/namespaces/mesh/podmonitors/leno-proxy",
             "/apis/coordination.k8s.io/v1/namespaces/mesh/leases/leno-control",
         ] {
@@ -170,9 +175,11 @@ mod tests {
         let monitors = ["podmonitor/leno-control", "podmonitor/leno-proxy"];
         let budget = "poddisruptionbudget/leno-control";
         let dashboards = "configmap/leno-dashboards";
-        assert_eq!(shown(&values), [budget, monitors[0], monitors[1], dashboards]);
+        let policy = "networkpolicy/leno-control";
+        assert_eq!(shown(&values), [policy, budget, monitors[0], monitors[1], dashboards]);
         crate::values::merge(&mut values, chart::high_availability());
         crate::values::merge(&mut values, json!({"dashboards": {"enabled": true}}));
+        crate::values::merge(&mut values, json!({"networkPolicy": {"enabled": true}}));
         assert_eq!(shown(&values), monitors);
     }
 

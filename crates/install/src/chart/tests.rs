@@ -208,8 +208,10 @@ fn what_is_installed() {
             "PodDisruptionBudget/leno-control",
             "PodMonitor/leno-proxy",
             "ConfigMap/leno-dashboards",
+            "NetworkPolicy/leno-control",
         ],
     );
+    check(&["networkPolicy.enabled=true"], &["NetworkPolicy/leno-control"], &[]);
     check(&["createNamespace=true"], &["Namespace/leno"], &[]);
     check(
         &["identity.external=true,identity.trustAnchors="],
@@ -227,6 +229,27 @@ fn what_is_installed() {
     );
     check(&["podMonitor.enabled=true"], &["PodMonitor/leno-proxy"], &[]);
     check(&["dashboards.enabled=true"], &["ConfigMap/leno-dashboards"], &[]);
+}
+
+/// Only named peers reach the webhook and the metrics; without names everybody reaches the webhook, and nobody the metrics.
+#[test]
+fn a_network_policy_names_the_clients_of_the_control_plane() {
+    let ingress = |more: Value| -> Vec<(u64, Value)> {
+        let mut values = with(&["networkPolicy.enabled=true"]);
+        merge(&mut values, json!({"networkPolicy": more}));
+        let objects = render(&values, "leno").unwrap();
+        let policy = objects.iter().find(|object| object.value["kind"] == "NetworkPolicy").unwrap();
+        let rules = policy.value["spec"]["ingress"].as_array().unwrap().iter();
+        rules
+            .map(|rule| (rule["ports"][0]["port"].as_u64().unwrap(), rule["from"].clone()))
+            .collect()
+    };
+    let pods = json!([{"namespaceSelector": {}}]);
+    assert_eq!(ingress(json!({})), [(8086, pods.clone()), (8443, Value::Null)]);
+    let block = json!([{"ipBlock": {"cidr": "10.0.0.0/24"}}]);
+    let watch = json!([{"namespaceSelector": {"matchLabels": {"team": "watch"}}}]);
+    let both = json!({"apiServers": block, "metrics": watch});
+    assert_eq!(ingress(both), [(8086, pods), (8443, block), (9990, watch)]);
 }
 
 #[test]
