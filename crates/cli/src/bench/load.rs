@@ -169,7 +169,7 @@ pub(crate) struct Asked {
     /// Tool whose behaviour is reproduced, with its bias: honest, wrk2, wrk2-kinvolk, fortio, oha-closed
     #[arg(long, value_name = "NAME", default_value = "honest")]
     pub(crate) profile: String,
-    /// Busy-wait for this time before a request is due: less lateness, more CPU [default: 50us if there are enough cores]
+    /// Busy-wait for this time before a request is due: less lateness, more CPU; 50us is a good value if there are enough cores
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     pub(crate) spin: Duration,
     /// Limit of the generator's own lateness (p99.9); beyond it the result is invalid, unless it is below 5 % of the median
