@@ -5,12 +5,13 @@
 
 use crate::admin;
 use crate::config::Config;
+use crate::conn::dial;
 use crate::discovery::{self, Discovery};
-use crate::snapshot::{self, Store};
+use crate::mesh::{Listeners, Worker};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::{Recorder, Registry};
-use crate::worker::{Listeners, Worker};
-use crate::{control_channel, dial, identity};
+use crate::warm_restart::{self, Store};
+use crate::{control_channel, identity};
 use leno_runtime::drain::{Drain, Drained};
 use leno_runtime::log::LevelHandle;
 use leno_runtime::{signal, tasks};
@@ -70,7 +71,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         discovery_unused_max: config.limits.discovery_unused_max,
         ..discovery::Settings::default()
     };
-    let snapshot_status = Arc::new(snapshot::Status::default());
+    let snapshot_status = Arc::new(warm_restart::Status::default());
     let store = Store::open(&config, snapshot_status.clone());
     let memory = store.as_ref().map(|store| Arc::new(store.load()));
     let (handle, discovery) = Discovery::new(config.workload.clone(), settings, memory.clone());

@@ -9,9 +9,9 @@ pub mod client;
 pub mod stream;
 
 use crate::ending::Ending;
-use crate::http::relay::Hop;
+use crate::http1::relay::Hop;
 use crate::io::{Buffer, Stream};
-use crate::worker::Worker;
+use crate::mesh::Worker;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::io;
 use std::pin::Pin;

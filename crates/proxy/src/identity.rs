@@ -15,7 +15,7 @@ pub mod renew;
 use crate::config::Config;
 use crate::control_address::ControlAddress;
 use crate::control_channel::RECONNECT;
-use crate::snapshot::Store;
+use crate::warm_restart::Store;
 use bundle::Bundle;
 use leno_model::name::{DnsName, SpiffeId};
 use leno_runtime::random::Random;

@@ -11,16 +11,15 @@
 //! - [`frame`]: the bytes on the wire, pure.
 //! - [`session`]: one shared connection and its streams.
 //! - [`stream`]: one of them, as the data path sees it ([`crate::io::Stream::Carried`]).
-//! - [`shared`]: when an endpoint gets one, and when it goes.
+//!
+//! When an endpoint gets one, and when it goes: [`crate::upstream::mux`].
 
 pub mod frame;
 pub mod session;
-pub mod shared;
 pub mod stream;
 
 #[cfg(test)]
 mod tests;
 
 pub use session::Session;
-pub use shared::Shared;
 pub use stream::MultiplexedStream;

@@ -1,19 +1,24 @@
 //! Where requests go: a [`Backend`] balances over endpoints, each with a [`Peer`]: its idle connections and numbers.
 //!
+//! - [`acquire`]: where an HTTP/1 request gets its connection from.
+//! - [`mux`]: the shared connection to one endpoint.
+//!
 //! Owned by one thread. A backend reads the newest endpoints when discovery has changed them, which costs one atomic
 //! load per request.
 
+pub mod acquire;
 mod idle;
+pub mod mux;
 
 pub use idle::Idle;
 
 use crate::balance::{Balancer, Settings, Slot};
 use crate::config::Limits;
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
 use crate::io::Stream;
+use crate::mesh::Worker;
+use crate::request::local_reply::Refusal;
 use crate::telemetry::{EndpointsGauge, HttpSeries};
-use crate::worker::Worker;
 use leno_model::name::Resource;
 use leno_model::route::OutboundPolicy;
 use leno_model::workload::{Endpoint, EndpointSet};
@@ -170,7 +175,7 @@ pub struct Peer {
     /// The shared HTTP/2 connection.
     pub http2: crate::http2::client::Shared,
     /// The connection that a crowd of HTTP/1 requests shares.
-    pub shared: crate::multiplex::Shared,
+    pub shared: crate::upstream::mux::Shared,
     series: RefCell<Vec<Numbers>>,
 }
 

@@ -8,7 +8,7 @@ use leno_proxy::control_channel;
 use leno_proxy::identity::bundle::Bundle;
 use leno_proxy::identity::certify::{self, Certification, CertifyError};
 use leno_proxy::identity::{IdentityConfig, Pace, Status, run};
-use leno_proxy::snapshot::Store;
+use leno_proxy::warm_restart::Store;
 use leno_runtime::tasks;
 use leno_testkit::ca::{Flaw, TestCa};
 use leno_tls::{Alpn, Credentials, server};

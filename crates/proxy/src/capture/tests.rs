@@ -2,7 +2,7 @@
 
 use super::apply::{apply, remove};
 use crate::config::{Raw, capture_settings};
-use crate::original_destination;
+use crate::conn::original_destination;
 use nix::sched::{CloneFlags, unshare};
 use std::net::SocketAddr;
 use std::process::Command;

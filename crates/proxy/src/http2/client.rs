@@ -2,9 +2,9 @@
 
 use super::{CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
 use crate::io::Stream;
-use crate::worker::Worker;
+use crate::mesh::Worker;
+use crate::request::local_reply::Refusal;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use leno_runtime::tasks;

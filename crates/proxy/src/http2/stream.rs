@@ -5,15 +5,15 @@
 
 use super::body::{Body, Fault, reason};
 use super::client::Lease;
-use crate::attempt::{self, Tried};
 use crate::balance::{self, Slot};
 use crate::ending::Ending;
-use crate::http::answer::{Refusal, UNREACHABLE};
-use crate::http::relay::{Ended, Hop, Logged};
-use crate::route::{Choice, Kind, View};
+use crate::http1::relay::{Ended, Hop, Logged};
+use crate::mesh::Worker;
+use crate::request::attempts::{self, Tried};
+use crate::request::local_reply::{Refusal, UNREACHABLE};
+use crate::request::route::{Choice, Kind, View};
 use crate::telemetry::HttpSeries;
 use crate::upstream::Peer;
-use crate::worker::Worker;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
@@ -176,7 +176,7 @@ impl<H: Hop> Asked<'_, H> {
     ) -> Result<(Rc<Slot<Peer>>, Lease), Refusal> {
         let backend = &self.choice.backend;
         let begun = tried.begins(self.begun);
-        attempt::acquire(self.worker, backend, failed, begun, async |slot| {
+        attempts::acquire(self.worker, backend, failed, begun, async |slot| {
             let _pending = backend.pending(self.worker)?;
             let connect = || self.hop.connect(slot);
             let lease = slot.data.http2.lease(self.worker, tried.repeated, connect).await?;

@@ -1,7 +1,7 @@
 //! Connections to one endpoint that nobody uses now.
 
 use crate::io::Stream;
-use crate::worker::Worker;
+use crate::mesh::Worker;
 use std::cell::RefCell;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};

@@ -1,17 +1,18 @@
 //! From the mesh (or from outside it) to our application: who is it, may they, what does it carry, and then the bytes.
 
+use crate::conn::sniff::{self, Carried};
+use crate::conn::transport_header::{self, Decoded};
+use crate::conn::{copy, dial, local_listener, original_destination};
 use crate::ending::Ending;
-use crate::first::{self, Carried};
-use crate::http::answer::Refusal;
-use crate::http::relay::{self, Ended, Hop};
+use crate::http1::relay::{self, Ended, Hop};
 use crate::io::{Buffer, Stream, Tcp};
+use crate::mesh::{Decided, Port, Standing, Worker};
 use crate::multiplex::Session;
-use crate::route::{Choice, Kind, View};
+use crate::request::local_reply::Refusal;
+use crate::request::route::{Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries, Transport};
-use crate::transport_header::{self, Decoded};
 use crate::upstream::{Backend, Peer};
-use crate::worker::{Decided, Port, Standing, Worker};
-use crate::{balance, dial, http2, listening, original_destination, tcp};
+use crate::{balance, http2};
 use leno_model::name::{DnsName, PeerName};
 use leno_model::policy::{InboundProtocol, PeerTls};
 use leno_runtime::tasks;
@@ -118,7 +119,7 @@ async fn admitted(worker: &Rc<Worker>, mut arrived: Arrived, client: SocketAddr)
                 Way::Bytes(mut upstream) => {
                     let standing = hop.stand(Transport::Tcp);
                     let server = (&mut upstream.stream, upstream.spoken);
-                    let copied = tcp::copy::copy((&mut stream, ahead), server, Some(&standing));
+                    let copied = copy::copy((&mut stream, ahead), server, Some(&standing));
                     let ending = copied.await.ending;
                     standing.refusal().unwrap_or_else(|| ending.into())
                 }
@@ -143,7 +144,7 @@ struct Upstream {
     spoken: Buffer,
 }
 
-impl first::Dialled for Upstream {
+impl sniff::Dialled for Upstream {
     fn parts(&mut self) -> (&mut Stream, &mut Buffer) {
         (&mut self.stream, &mut self.spoken)
     }
@@ -237,7 +238,7 @@ async fn hear(
             true => silence_max,
             false => Some(HELLO_REST_MAX.min(worker.limits.handshake_max)),
         };
-        let more = first::more(stream, ahead, hello::HELLO_BYTES_MAX);
+        let more = sniff::more(stream, ahead, hello::HELLO_BYTES_MAX);
         let read = match wait {
             None => Ok(more.await),
             Some(wait) => tokio::time::timeout(wait, more).await,
@@ -281,7 +282,7 @@ async fn early_upstream(
     hop: &ToApplication<'_>,
 ) -> Result<Option<Upstream>, Refusal> {
     if let Err(refusal) = hop.verdict(Transport::Tcp) {
-        let more = first::more(stream, ahead, hello::HELLO_BYTES_MAX);
+        let more = sniff::more(stream, ahead, hello::HELLO_BYTES_MAX);
         return match tokio::time::timeout(worker.limits.handshake_max, more).await {
             Ok(Ok(count)) if count > 0 => Ok(None),
             _ => {
@@ -290,7 +291,7 @@ async fn early_upstream(
             }
         };
     }
-    first::listen(worker, (stream, ahead), hop.connect_bytes()).await
+    sniff::listen(worker, (stream, ahead), hop.connect_bytes()).await
 }
 
 async fn accept(
@@ -325,7 +326,7 @@ async fn transport_port(stream: &mut Stream, ahead: &mut Buffer) -> Result<(u16,
             }
             Decoded::Incomplete => {}
         }
-        match first::more(stream, ahead, transport_header::HEADER_BYTES_MAX).await {
+        match sniff::more(stream, ahead, transport_header::HEADER_BYTES_MAX).await {
             Ok(0) => return Err(Ending::ClientClosed.into()),
             Ok(_) => {}
             Err(_) => return Err(Ending::ClientReset.into()),
@@ -367,7 +368,7 @@ async fn find_way<'a>(
         InboundProtocol::Detect { .. } => {
             let client = (&mut arrived.stream, &mut arrived.ahead);
             let wait = (Direction::Inbound, worker.limits.detect_max);
-            match first::look(worker, wait, client, &hop.port.learned, || hop.connect_bytes())
+            match sniff::look(worker, wait, client, &hop.port.learned, || hop.connect_bytes())
                 .await?
             {
                 Carried::Http1 => Way::Http1,
@@ -396,7 +397,7 @@ async fn denied(
             let client = (&mut arrived.stream, &mut arrived.ahead);
             let wait = (Direction::Inbound, worker.limits.detect_max);
             let dial = || async { Err::<Upstream, _>(refusal.clone()) };
-            match first::look(worker, wait, client, &hop.port.learned, dial).await.ok()? {
+            match sniff::look(worker, wait, client, &hop.port.learned, dial).await.ok()? {
                 Carried::Http1 => Some(Way::Http1),
                 Carried::Http2 => Some(Way::Http2),
                 Carried::Bytes(_) => None,
@@ -511,7 +512,7 @@ impl Hop for ToApplication<'_> {
     }
 
     async fn gone(&self, slot: &balance::Slot<Peer>) -> Option<Refusal> {
-        let gone = listening::is_gone(slot.endpoint.address).await;
+        let gone = local_listener::is_gone(slot.endpoint.address).await;
         gone.then(|| self.unreachable(Ending::UpstreamRefused.into()))
     }
 

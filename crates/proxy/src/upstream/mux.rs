@@ -1,13 +1,13 @@
 //! The shared connection to one endpoint: made when a crowd comes, closed when it is old or has nothing to do.
 
-use super::Session;
-use super::frame::FRAME_BYTES_MAX;
 use crate::balance::Slot;
-use crate::dial;
-use crate::http::answer::Refusal;
+use crate::conn::dial;
 use crate::io::Stream;
+use crate::mesh::Worker;
+use crate::multiplex::Session;
+use crate::multiplex::frame::FRAME_BYTES_MAX;
+use crate::request::local_reply::Refusal;
 use crate::upstream::{Idle, Peer};
-use crate::worker::Worker;
 use leno_runtime::tasks;
 use leno_tls::Refused;
 use std::cell::{Cell, RefCell};

@@ -2,20 +2,20 @@
 //!
 //! The same for both directions; what differs is the [`Hop`]: who may, where to, which numbers.
 
-use super::answer::Refusal;
-use super::connection;
 use super::exchange::{Done, Exchange, Failure, Outcome, Outgoing};
 use super::scratch::{Parts, Scratch};
-use crate::attempt::{self, Tried};
 use crate::balance::{self, Outstanding, Slot};
+use crate::conn::copy;
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
+use crate::mesh::{Standing, Worker};
 use crate::multiplex::session::LEAVE_WAIT_MAX;
-use crate::route::{Choice, Kind, View};
-use crate::tcp;
+use crate::request::attempts::{self, Tried};
+use crate::request::local_reply::Refusal;
+use crate::request::route::{Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::Peer;
-use crate::worker::{Standing, Worker};
+use crate::upstream::acquire;
 use leno_http1::edit::{self, Edit, FieldLine, Persistence};
 use leno_http1::{BodyReader, Malformed, Parse, RequestHead, Upgrade, Version};
 use smallvec::SmallVec;
@@ -288,11 +288,11 @@ async fn forward<H: Hop>(
     let mut avoid: Option<Rc<Slot<Peer>>> = None;
     loop {
         let connect = async |slot: &Rc<Slot<Peer>>| {
-            connection::acquire(worker, hop, &choice.backend, slot, may_share, tried).await
+            acquire::acquire(worker, hop, &choice.backend, slot, may_share, tried).await
         };
         let asked = tried.begins(begun);
         let acquired =
-            attempt::acquire(worker, &choice.backend, avoid.as_ref(), asked, connect).await;
+            attempts::acquire(worker, &choice.backend, avoid.as_ref(), asked, connect).await;
         let (slot, pooled) = match acquired {
             Ok(acquired) => acquired,
             Err(refusal) => {
@@ -351,8 +351,7 @@ async fn forward<H: Hop>(
                 let up = std::mem::take(ahead);
                 let standing = hop.standing();
                 let server = (&mut upstream, tunnel_bytes);
-                let copied =
-                    Box::pin(tcp::copy::copy((client, up), server, standing.as_deref())).await;
+                let copied = Box::pin(copy::copy((client, up), server, standing.as_deref())).await;
                 return Next::Close(copied.ending);
             }
             Outcome::Failed(Failure { ending: Ending::UpstreamRefused, replayable, .. })

@@ -2,9 +2,9 @@
 
 use super::Worker;
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
-use crate::http::relay::Ended;
-use crate::route::View;
+use crate::http1::relay::Ended;
+use crate::request::local_reply::Refusal;
+use crate::request::route::View;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::{
     AuthzLabels, Counter, Direction, HttpLabels, HttpSeries, NoTls, PeerSide, TcpLabels, TcpSeries,

@@ -2,7 +2,7 @@
 
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
-use crate::worker::Standing;
+use crate::mesh::Standing;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 

@@ -1,11 +1,11 @@
 //! The connection of one request: an idle one, a stream of a shared one, else a new one.
 
-use super::answer::Refusal;
-use super::relay::Hop;
-use crate::attempt::Tried;
 use crate::balance::Slot;
+use crate::http1::relay::Hop;
+use crate::mesh::Worker;
+use crate::request::attempts::Tried;
+use crate::request::local_reply::Refusal;
 use crate::upstream::{Backend, Peer, Pooled, Prefer, Turn};
-use crate::worker::Worker;
 use std::rc::Rc;
 
 /// A connection to this endpoint; a fresh one where one has died with this request. `may_share`: the request is whole, and

@@ -2,14 +2,15 @@
 //! another thread but what discovery and identity publish.
 
 use crate::config::{Config, Limits};
+use crate::conn::sniff::Learned;
+use crate::conn::{inbound, outbound};
 use crate::discovery;
 use crate::ending::Ending;
-use crate::first::Learned;
-use crate::http::answer::Refusal;
+use crate::request::local_reply::Refusal;
 use crate::telemetry::Recorder;
 use crate::telemetry::access_log::AccessLog;
 use crate::upstream::{Backend, Family};
-use crate::{balance, capture, inbound, outbound};
+use crate::{balance, capture};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use leno_model::name::Resource;
@@ -28,8 +29,8 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+mod fail_open;
 mod observe;
-mod open;
 mod standing;
 
 pub use observe::Decided;

@@ -4,9 +4,9 @@
 
 use crate::balance::Slot;
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
+use crate::mesh::Worker;
+use crate::request::local_reply::Refusal;
 use crate::upstream::{Backend, Peer};
-use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::Instant;
 

@@ -4,7 +4,7 @@
 //! changed: a connection pays for it with some two hundred bytes, and with a look at one word whenever it moves something.
 
 use super::{Port, Worker};
-use crate::http::answer::Refusal;
+use crate::request::local_reply::Refusal;
 use crate::telemetry::Transport;
 use leno_model::policy::{InboundPolicy, PeerTls};
 use std::cell::{Cell, RefCell};

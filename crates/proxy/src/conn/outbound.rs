@@ -1,15 +1,18 @@
 //! From our application to the mesh: where was it going, what does it carry, which endpoint, and then the bytes.
 
+use crate::conn::sniff::{self, Carried};
+use crate::conn::{copy, dial, original_destination};
 use crate::ending::Ending;
-use crate::first::{self, Carried};
-use crate::http::answer::Refusal;
-use crate::http::relay::{self, Ended, Hop};
+use crate::http1::relay::{self, Ended, Hop};
 use crate::io::{Buffer, Stream};
-use crate::route::{self, Choice, Kind, View};
+use crate::mesh::{Destination, Worker};
+use crate::request::attempts;
+use crate::request::local_reply::Refusal;
+use crate::request::route::{self, Choice, Kind, View};
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::Peer;
-use crate::worker::{Destination, Worker};
-use crate::{attempt, balance, dial, http2, multiplex, original_destination, tcp};
+use crate::upstream::mux;
+use crate::{balance, http2};
 use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weighted};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -37,7 +40,7 @@ pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
         }
         Ok(Way::Bytes(mut upstream)) => {
             let (client, server) = ((&mut stream, ahead), (&mut upstream.stream, upstream.spoken));
-            let ending = tcp::copy::copy(client, server, None).await.ending;
+            let ending = copy::copy(client, server, None).await.ending;
             upstream.outstanding.finished(Instant::now(), balance::Outcome::of_ending(ending));
             ending.into()
         }
@@ -84,7 +87,7 @@ async fn find_way(
         }
         OutboundProtocol::Detect { opaque, .. } => {
             let dial = || connect_bytes(worker, &destination, opaque);
-            match first::look(
+            match sniff::look(
                 worker,
                 (Direction::Outbound, worker.limits.detect_max),
                 (client, ahead),
@@ -104,7 +107,7 @@ async fn find_way(
     }
 }
 
-impl first::Dialled for Upstream {
+impl sniff::Dialled for Upstream {
     fn parts(&mut self) -> (&mut Stream, &mut Buffer) {
         (&mut self.stream, &mut self.spoken)
     }
@@ -123,7 +126,7 @@ async fn connect_bytes(
         Distribution::Random(weighted) => pick_weighted(weighted, worker.random.unit()),
     };
     let backend = worker.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
-    let connected = attempt::acquire(worker, &backend, None, Instant::now(), async |slot| {
+    let connected = attempts::acquire(worker, &backend, None, Instant::now(), async |slot| {
         let _pending = backend.pending(worker)?;
         let _turn = slot.data.turn(None).await;
         let outstanding = slot.start(Instant::now());
@@ -167,7 +170,7 @@ impl Hop for ToService<'_> {
     }
 
     fn crowd(&self, slot: &Rc<balance::Slot<Peer>>) {
-        multiplex::shared::begin(self.worker, slot);
+        mux::begin(self.worker, slot);
     }
 
     async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {

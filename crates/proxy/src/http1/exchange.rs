@@ -4,9 +4,9 @@
 //! `100 Continue`, streams both ways). The bytes of bodies are passed on as they came; `leno_http1` says where they end.
 //! Not here: which upstream, retries, what the client is told when it fails (`relay.rs`).
 
-use super::answer::UNREACHABLE;
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
+use crate::request::local_reply::UNREACHABLE;
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, Limits, Malformed, Parse, ResponseHead, Version};
 use leno_runtime::drain::Drain;

@@ -1,12 +1,12 @@
 //! Connecting to an endpoint: plain where discovery says that it is unmeshed, else mutual TLS with the identity that
 //! discovery names. There is no third way.
 
+use crate::conn::transport_header;
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
 use crate::io::{Stream, Tcp};
+use crate::mesh::Worker;
+use crate::request::local_reply::Refusal;
 use crate::telemetry::Direction;
-use crate::transport_header;
-use crate::worker::Worker;
 use leno_model::workload::{Endpoint, PeerIdentity};
 use leno_tls::{Alpn, Refused};
 use socket2::{SockRef, TcpKeepalive};

@@ -1,12 +1,14 @@
 //! What a connection carries, when nobody has declared it: look at the client's first bytes, shortly; where the server
 //! may be the one to speak first, dial it meanwhile.
 
-use crate::detect::{Detected, detect};
+pub mod detect;
+
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
 use crate::io::{Buffer, Stream};
+use crate::mesh::Worker;
+use crate::request::local_reply::Refusal;
 use crate::telemetry::Direction;
-use crate::worker::Worker;
+use detect::{Detected, detect};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,8 +1,8 @@
 //! One request's way: [`View`] is what routing reads of it, [`Choice`] is what came out.
 
 use crate::ending::Ending;
-use crate::http::answer::Refusal;
-use crate::http::relay::Lines;
+use crate::http1::relay::Lines;
+use crate::request::local_reply::Refusal;
 use crate::upstream::{Backend, SeriesKey};
 use leno_http1::{FieldLine, canonical::Ambiguity};
 use leno_http1::{RequestHead, canonical};

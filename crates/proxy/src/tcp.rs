@@ -1,3 +1,0 @@
-//! Connections that are carried as bytes.
-
-pub mod copy;
