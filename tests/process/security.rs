@@ -6,6 +6,7 @@ mod misdirected;
 mod policy;
 mod rotation;
 mod standing;
+mod tightened;
 mod wire;
 
 use leno_tests::authority::Authority;
@@ -65,6 +66,16 @@ fn inbound_policy_of_plain_text() {
 #[test]
 fn policy_that_changes_ends_what_is_open() {
     standing::refused_later();
+}
+
+#[test]
+fn policy_that_changes_ends_http1_requests() {
+    tightened::http1();
+}
+
+#[test]
+fn policy_that_changes_ends_grpc_streams() {
+    tightened::grpc();
 }
 
 #[test]

@@ -5,11 +5,11 @@
 
 use crate::admin;
 use crate::config::Config;
-use crate::conn::dial;
+use crate::data_path::{self, Part, StartError};
 use crate::discovery::{self, Discovery};
-use crate::mesh::{Listeners, Worker};
+use crate::listen;
+use crate::telemetry::Registry;
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::{Recorder, Registry};
 use crate::warm_restart::{self, Store};
 use crate::{control_channel, identity};
 use leno_runtime::drain::{Drain, Drained};
@@ -17,31 +17,23 @@ use leno_runtime::log::LevelHandle;
 use leno_runtime::{signal, tasks};
 use leno_tls::Credentials;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt::Write;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
-/// Connections that wait for us to accept them.
-const BACKLOG: i32 = 4096;
 /// The access log's last lines are waited for so long.
 const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// Why the proxy could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// No runtime or thread.
-    #[error("cannot start a thread or its runtime: {0}")]
-    Start(io::Error),
-    /// A port is taken, or not ours to take.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, io::Error),
+    /// No thread, runtime or port.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// The identity task has ended, which it does not do by itself.
     #[error("the identity task ended before the first certificate")]
     Identity,
@@ -56,7 +48,7 @@ pub fn run(config: Config, level: LevelHandle) -> Result<Drained, AppError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(AppError::Start)?;
+        .map_err(StartError::Thread)?;
     runtime.block_on(control(Arc::new(config), level))
 }
 
@@ -89,7 +81,9 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
             Box::new(move |text| snapshot_status.write(text)),
         ],
     };
-    let _admin = tasks::spawn_owned("admin", admin::run(listen(admin_address, false)?, state));
+    let listener = listen::bind(admin_address, false)
+        .map_err(|error| StartError::Listen(admin_address, error))?;
+    let _admin = tasks::spawn_owned("admin", admin::run(listener, state));
     let identity_config = identity::IdentityConfig::from(config.as_ref());
     let certifying = identity::run(identity_config, publish, identity_status, store.clone());
     let _identity = tasks::spawn_owned("identity", certifying);
@@ -121,12 +115,12 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         let part = Part {
             config: config.clone(),
             registry: registry.clone(),
-            handle: handle.clone(),
+            discovery: handle.clone(),
             credentials: credentials.clone(),
             drain: drain.clone(),
             access_log: access_log.clone(),
         };
-        start_worker(number, part)?;
+        data_path::start(number, part)?;
     }
     ready.send_replace(true);
     tracing::info!(identity = %config.identity, workers = config.workers, "ready");
@@ -161,117 +155,15 @@ async fn first_credential(
     credentials.wait_for(Option::is_some).await.map(drop).map_err(|_| AppError::Identity)
 }
 
-/// What a worker thread is made of.
-struct Part {
-    config: Arc<Config>,
-    registry: Arc<Registry>,
-    handle: discovery::Handle,
-    credentials: watch::Receiver<Option<Arc<Credentials>>>,
-    drain: Drain,
-    access_log: Option<AccessLog>,
-}
-
-/// Starts a thread with its own runtime and its own sockets on the same ports, and waits until it listens. The thread
-/// lives as long as the process.
-fn start_worker(number: usize, part: Part) -> Result<(), AppError> {
-    let (listening, told) = std::sync::mpsc::sync_channel(1);
-    std::thread::Builder::new()
-        .name(format!("worker-{number}"))
-        .spawn(move || {
-            let started = local_runtime().and_then(|runtime| {
-                let _context = runtime.enter();
-                let listeners = listeners(&part.config)?;
-                Ok((runtime, listeners))
-            });
-            let (runtime, listeners) = match started {
-                Ok(started) => started,
-                Err(error) => {
-                    // The thread that started this one waits for it.
-                    let _heard = listening.send(Err(error));
-                    return;
-                }
-            };
-            let _heard = listening.send(Ok(()));
-            work(&runtime, part, listeners);
-        })
-        .map_err(AppError::Start)?;
-    let ended = |_| AppError::Start(io::Error::other("the data path's thread ended at its start"));
-    told.recv().map_err(ended)?
-}
-
-/// A runtime whose tasks never leave their thread, without the second queue that a `LocalSet` has.
-fn local_runtime() -> Result<LocalRuntime, AppError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())
-        .map_err(AppError::Start)
-}
-
-fn work(runtime: &LocalRuntime, part: Part, listeners: Listeners) {
-    let recorder = Recorder::new(part.registry);
-    let worker = Worker::new(
-        part.config,
-        recorder,
-        part.handle,
-        part.credentials,
-        part.drain,
-        part.access_log,
-    );
-    runtime.block_on(async {
-        worker.run(listeners).await;
-        // Connections end by themselves or with the process.
-        std::future::pending::<()>().await;
-    });
-}
-
-fn listeners(config: &Config) -> Result<Listeners, AppError> {
-    let shared = config.workers > 1;
-    let (inbound, outbound) = (config.capture.inbound_port, config.capture.outbound_port);
-    let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), inbound);
-    let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), outbound);
-    let loopback6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), outbound);
-    let mut outbound = vec![listen(loopback, shared)?];
-    // A machine without IPv6 has no ::1, and sends nothing there.
-    outbound.extend(listen(loopback6, shared).ok());
-    outbound.iter().for_each(|listener| dial::near(&SockRef::from(listener)));
-    Ok(Listeners { inbound: vec![listen(any, shared)?], outbound })
-}
-
-/// Listens; an unspecified IPv6 address takes IPv4 too, and stands for IPv4 alone on a machine without IPv6.
-fn listen(address: SocketAddr, shared: bool) -> Result<TcpListener, AppError> {
-    let bound = bind(address, shared).or_else(|error| match address.ip() {
-        IpAddr::V6(ip)
-            if ip.is_unspecified() && error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) =>
-        {
-            bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port()), shared)
-        }
-        _ => Err(error),
-    });
-    bound.map_err(|error| AppError::Listen(address, error))
-}
-
-fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
-}
-
 fn start_access_log(
     config: &Config,
     registry: &Arc<Registry>,
-) -> Result<Option<AccessLog>, AppError> {
+) -> Result<Option<AccessLog>, StartError> {
     let Some(format) = config.access_log else { return Ok(None) };
     let dropped = registry.counter("access_log_dropped_total", "");
     AccessLog::start(format, config.limits.access_log_lines_max, dropped, io::stdout())
         .map(Some)
-        .map_err(AppError::Start)
+        .map_err(StartError::Thread)
 }
 
 /// Each connection is a descriptor, often two: take what the system allows.

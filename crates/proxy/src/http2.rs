@@ -1,40 +1,42 @@
 //! One HTTP/2 connection, its streams side by side; gRPC is carried by it.
 //!
-//! - [`stream`]: one request, start to finish  <- read this first
+//! - [`request`]: one request as the engine sees it ([`crate::request::engine`])
 //! - [`body`]: one direction of a stream's body, with its flow control and trailers
 //! - [`client`]: the connections to an endpoint that streams share
+//! - [`windows`]: how much a peer may send before we have passed it on
 
 pub mod body;
 pub mod client;
-pub mod stream;
+pub mod request;
+pub mod windows;
 
 use crate::ending::Ending;
-use crate::http1::relay::Hop;
 use crate::io::{Buffer, Stream};
-use crate::mesh::Worker;
+use crate::request::side::Side;
+use crate::thread::ThreadContext;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// What a peer may send on one stream before we have passed it on.
-pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same over all streams of a connection.
-pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// What one stream may hold back for a slow reader.
-pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
+use windows::{CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
 
 /// How long requests of a client that has closed are still passed on.
 const FINISH_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a client's connection to its end; `ahead` is what was read of it already.
-pub async fn serve<H: Hop>(worker: &Worker, hop: &H, client: Stream, ahead: Buffer) -> Ending {
+pub async fn serve<S: Side>(
+    thread: &Rc<ThreadContext>,
+    side: &S,
+    client: Stream,
+    ahead: Buffer,
+) -> Ending {
     let mut builder = h2::server::Builder::new();
     builder
-        .max_concurrent_streams(worker.limits.streams_max)
-        .max_header_list_size(u32::try_from(worker.limits.head_bytes_max).unwrap_or(u32::MAX))
+        .max_concurrent_streams(thread.limits.streams_max)
+        .max_header_list_size(u32::try_from(thread.limits.head_bytes_max).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES);
@@ -43,7 +45,7 @@ pub async fn serve<H: Hop>(worker: &Worker, hop: &H, client: Stream, ahead: Buff
         Err(error) => return ending_of(&error, Ending::MalformedRequest),
     };
     let mut streams = FuturesUnordered::new();
-    let draining = worker.drain.started();
+    let draining = thread.drain.started();
     tokio::pin!(draining);
     let mut is_leaving = false;
     let ending = loop {
@@ -56,7 +58,7 @@ pub async fn serve<H: Hop>(worker: &Worker, hop: &H, client: Stream, ahead: Buff
                 }
             }
             accepted = connection.accept() => match accepted {
-                Some(Ok((request, respond))) => streams.push(stream::serve(worker, hop, request, respond)),
+                Some(Ok((request, respond))) => streams.push(request::serve(thread, side, request, respond)),
                 Some(Err(error)) => break ending_of(&error, Ending::ClientReset),
                 None => break Ending::Complete,
             },

@@ -1,9 +1,22 @@
 //! One request, whichever protocol carries it.
 //!
-//! - [`route`]: the rule that a request follows
+//! - [`engine`]: start to finish  <- read this first
+//! - [`decision`]: forwarded by a plan, or answered here; pure
+//! - [`route`] and [`filters`]: the rule that it follows, and what the rule's filters do
 //! - [`attempts`]: which endpoint next, and what may be tried again
+//! - [`codec`]: what the engine needs of HTTP/1 and of HTTP/2
+//! - [`side`]: what differs between requests from our application and requests to it
+//! - [`view`]: what routing and policy read of it
 //! - [`local_reply`]: responses that the proxy writes itself
+//! - [`record`]: what became of it
 
 pub mod attempts;
+pub mod codec;
+pub mod decision;
+pub mod engine;
+pub mod filters;
 pub mod local_reply;
+pub mod record;
 pub mod route;
+pub mod side;
+pub mod view;

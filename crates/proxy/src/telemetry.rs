@@ -4,6 +4,7 @@
 //! - [`recorder`]: one per data thread; counting takes neither a lock nor an atomic read-modify-write.
 //! - [`series`]: the numbers behind one set of labels.
 //! - [`registry`]: all series of all threads, summed at scrape.
+//! - [`report`]: the end of a connection, in metric and log.
 //! - [`exposition`]: the registry as Prometheus text.
 //! - [`process`]: the process's own figures.
 //! - [`access_log`]: one line per request, off by default.
@@ -17,6 +18,7 @@ pub mod labels;
 pub mod process;
 pub mod recorder;
 pub mod registry;
+pub mod report;
 pub mod series;
 
 pub use labels::{

@@ -7,18 +7,18 @@
 //! load per request.
 
 pub mod acquire;
-mod idle;
+pub mod idle;
 pub mod mux;
 
-pub use idle::Idle;
+use idle::Idle;
 
 use crate::balance::{Balancer, Settings, Slot};
 use crate::config::Limits;
 use crate::ending::Ending;
 use crate::io::Stream;
-use crate::mesh::Worker;
-use crate::request::local_reply::Refusal;
+use crate::refusal::Refusal;
 use crate::telemetry::{EndpointsGauge, HttpSeries};
+use crate::thread::ThreadContext;
 use leno_model::name::Resource;
 use leno_model::route::OutboundPolicy;
 use leno_model::workload::{Endpoint, EndpointSet};
@@ -33,17 +33,6 @@ use tokio::sync::watch;
 
 /// Series of one endpoint that are remembered; a new policy makes new ones.
 const SERIES_KEPT_MAX: usize = 32;
-
-/// A connection that was handed out.
-#[derive(Debug)]
-pub struct Pooled {
-    /// The connection.
-    pub stream: Stream,
-    /// It has served a request before, so the other side may just have closed it.
-    pub reused: bool,
-    /// It was there when it was asked for: nobody has waited.
-    pub at_once: bool,
-}
 
 /// Connections to one endpoint that one thread opens at the same time. The next requests wait for one of these, or
 /// for a connection that comes free meanwhile: a thousand requests at once must not cost a thousand handshakes.
@@ -272,12 +261,12 @@ impl Peer {
     }
 
     /// Keeps a connection for the next request.
-    pub fn put(&self, stream: Stream, worker: &Worker) {
+    pub fn put(&self, stream: Stream, thread: &ThreadContext) {
         if stream.is_multiplexed() {
-            self.shared.idle.put(stream, worker);
+            self.shared.idle.put(stream, thread);
             self.dials.shared_is_free();
         } else {
-            self.idle.put(stream, worker);
+            self.idle.put(stream, thread);
             self.dials.own_is_free();
         }
     }
@@ -418,13 +407,13 @@ impl Backend {
     /// The endpoint of the next request or connection.
     pub fn pick(
         &self,
-        worker: &Worker,
+        thread: &ThreadContext,
         now: Instant,
         avoid: Option<&Rc<Slot<Peer>>>,
     ) -> Option<Rc<Slot<Peer>>> {
         self.refresh(now);
         self.used_at.set(now);
-        self.balancer.borrow().pick(now, &worker.random, avoid)
+        self.balancer.borrow().pick(now, &thread.random, avoid)
     }
 
     fn refresh(&self, now: Instant) {
@@ -453,8 +442,8 @@ impl Backend {
     ///
     /// # Errors
     /// `pending_requests_max` are waiting.
-    pub fn pending(&self, worker: &Worker) -> Result<Pending, Refusal> {
-        if self.pending.get() >= worker.limits.pending_requests_max {
+    pub fn pending(&self, thread: &ThreadContext) -> Result<Pending, Refusal> {
+        if self.pending.get() >= thread.limits.pending_requests_max {
             return Err(Ending::PendingLimit.into());
         }
         self.pending.set(self.pending.get() + 1);

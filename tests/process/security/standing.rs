@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-fn set_policy(mesh: &Mesh, policy: &str) {
+pub(super) fn set_policy(mesh: &Mesh, policy: &str) {
     let annotations = json!({"leno.dev/default-inbound-policy": policy});
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",

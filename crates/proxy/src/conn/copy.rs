@@ -1,13 +1,14 @@
 //! Copies both ways until both sides have ended: half-close is carried through, a reset becomes a reset.
 
+use crate::authorize::OpenGuard;
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
-use crate::mesh::Standing;
+use crate::refusal::Refusal;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 /// How many bytes went each way, and how it ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Copied {
     /// From the client to the upstream.
     pub bytes_up: u64,
@@ -15,6 +16,8 @@ pub struct Copied {
     pub bytes_down: u64,
     /// Why it stopped.
     pub ending: Ending,
+    /// The verdict, where the policy denied it while it was open.
+    pub denied: Option<Refusal>,
 }
 
 /// One direction.
@@ -36,18 +39,22 @@ enum Fault {
     Target,
 }
 
-/// Copies until both directions have ended, one breaks, or the connection is refused after all (`standing`). `up` and
-/// `down` are bytes already read for each direction.
+/// Copies until both directions have ended, one breaks, or the policy denies the connection (`open`). `up` and `down` are
+/// bytes already read for each direction.
 pub async fn copy(
     (client, up): (&mut Stream, Buffer),
     (upstream, down): (&mut Stream, Buffer),
-    standing: Option<&Standing>,
+    mut open: Option<OpenGuard<'_>>,
 ) -> Copied {
     let mut up = Half { bytes: up.len() as u64, buffer: up, ..Half::default() };
     let mut down = Half { bytes: down.len() as u64, buffer: down, ..Half::default() };
+    let mut denied = None;
     let ending = poll_fn(|context| {
-        if standing.is_some_and(|standing| standing.is_refused(context)) {
-            return Poll::Ready(Ending::PolicyDenied);
+        if let Some(open) = &mut open {
+            denied = open.poll_denied(context);
+            if denied.is_some() {
+                return Poll::Ready(Ending::PolicyDenied);
+            }
         }
         let up_done = up.poll(client, upstream, context);
         let down_done = down.poll(upstream, client, context);
@@ -68,7 +75,7 @@ pub async fn copy(
         client.reset_on_drop();
         upstream.reset_on_drop();
     }
-    Copied { bytes_up: up.bytes, bytes_down: down.bytes, ending }
+    Copied { bytes_up: up.bytes, bytes_down: down.bytes, ending, denied }
 }
 
 impl Half {

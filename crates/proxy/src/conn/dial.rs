@@ -4,9 +4,9 @@
 use crate::conn::transport_header;
 use crate::ending::Ending;
 use crate::io::{Stream, Tcp};
-use crate::mesh::Worker;
-use crate::request::local_reply::Refusal;
-use crate::telemetry::Direction;
+use crate::refusal::Refusal;
+use crate::telemetry::{Direction, TcpLabels, report};
+use crate::thread::ThreadContext;
 use leno_model::workload::{Endpoint, PeerIdentity};
 use leno_tls::{Alpn, Refused};
 use socket2::{SockRef, TcpKeepalive};
@@ -32,42 +32,45 @@ pub enum Carries {
 /// # Errors
 /// The endpoint refuses, is not who discovery says, or takes too long.
 pub async fn connect(
-    worker: &Worker,
+    thread: &ThreadContext,
     direction: Direction,
     endpoint: &Endpoint,
     carries: Carries,
 ) -> Result<Stream, Refusal> {
-    let mut stream = match identity(worker, endpoint) {
-        None => Stream::plain(tcp(worker, endpoint.address).await?),
-        Some(identity) => tls(worker, endpoint, identity, carries).await?,
+    let mut stream = match identity(thread, endpoint) {
+        None => Stream::plain(tcp(thread, endpoint.address).await?),
+        Some(identity) => tls(thread, endpoint, identity, carries).await?,
     };
-    stream.count(worker.endpoint_series(direction, endpoint));
+    stream.count(thread.recorder.tcp(&TcpLabels::opened(direction, endpoint)));
     Ok(stream)
 }
 
 /// Who must be on the other side, where it is a proxy. What goes to our own pod never leaves it: it is not captured, so
 /// nobody would take the TLS off again.
-fn identity<'a>(worker: &Worker, endpoint: &'a Endpoint) -> Option<&'a PeerIdentity> {
-    endpoint.identity.as_ref().filter(|_| !worker.is_own_address(endpoint.address.ip()))
+fn identity<'a>(thread: &ThreadContext, endpoint: &'a Endpoint) -> Option<&'a PeerIdentity> {
+    endpoint.identity.as_ref().filter(|_| !thread.is_own_address(endpoint.address.ip()))
 }
 
-/// Connects to a proxy for many requests at once. What goes wrong within TLS is told to the caller alone: nobody is refused
-/// anything by it who can have a connection of its own.
+/// Why there is no mutual TLS.
+#[derive(Debug)]
+pub enum HandshakeError {
+    /// The endpoint cannot be reached.
+    Unreached(Refusal),
+    /// It was reached, and TLS failed.
+    Tls(Refused),
+}
+
+/// Connects to a proxy for many requests at once. What goes wrong within TLS is the caller's alone to judge: requests that can
+/// have connections of their own are not refused for it.
 ///
 /// # Errors
-/// The endpoint cannot be reached.
-pub async fn shared(
-    worker: &Worker,
-    endpoint: &Endpoint,
-) -> Result<Result<Stream, Refused>, Refusal> {
-    let Some(identity) = identity(worker, endpoint) else {
-        return Ok(Err(Refused::ApplicationProtocol));
-    };
-    let made = handshake(worker, endpoint.address, identity, Alpn::Multiplex).await?;
-    Ok(made.map(|mut stream| {
-        stream.count(worker.endpoint_series(Direction::Outbound, endpoint));
-        stream
-    }))
+/// The endpoint cannot be reached, or does not share.
+pub async fn shared(thread: &ThreadContext, endpoint: &Endpoint) -> Result<Stream, HandshakeError> {
+    let identity = identity(thread, endpoint);
+    let identity = identity.ok_or(HandshakeError::Tls(Refused::ApplicationProtocol))?;
+    let mut stream = handshake(thread, endpoint.address, identity, Alpn::Multiplex).await?;
+    stream.count(thread.recorder.tcp(&TcpLabels::opened(Direction::Outbound, endpoint)));
+    Ok(stream)
 }
 
 /// The other end is in our own pod. There is no network between, so the simplest congestion control serves: pacing and
@@ -78,9 +81,9 @@ pub fn near(socket: &SockRef<'_>) {
     let _kept = socket.set_tcp_congestion(b"reno");
 }
 
-async fn tcp(worker: &Worker, address: SocketAddr) -> Result<TcpStream, Refusal> {
+async fn tcp(thread: &ThreadContext, address: SocketAddr) -> Result<TcpStream, Refusal> {
     let failed = |error: std::io::Error| Refusal::from(Ending::of_connect(&error));
-    let connecting = tokio::time::timeout(worker.limits.connect_max, TcpStream::connect(address));
+    let connecting = tokio::time::timeout(thread.limits.connect_max, TcpStream::connect(address));
     let timed_out = |_| Refusal::from(Ending::UpstreamConnectTimeout);
     let stream = connecting.await.map_err(timed_out)?.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
@@ -88,14 +91,14 @@ async fn tcp(worker: &Worker, address: SocketAddr) -> Result<TcpStream, Refusal>
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&keepalive).map_err(failed)?;
     socket.set_tcp_user_timeout(Some(GONE_AFTER)).map_err(failed)?;
-    if worker.is_own_address(address.ip()) || address.ip().is_loopback() {
+    if thread.is_own_address(address.ip()) || address.ip().is_loopback() {
         near(&socket);
     }
     Ok(stream)
 }
 
 async fn tls(
-    worker: &Worker,
+    thread: &ThreadContext,
     endpoint: &Endpoint,
     identity: &PeerIdentity,
     carries: Carries,
@@ -105,8 +108,11 @@ async fn tls(
         Some(port) => (SocketAddr::new(endpoint.address.ip(), port), Alpn::Transport),
         None => (endpoint.address, Alpn::None),
     };
-    let made = handshake(worker, address, identity, alpn).await?;
-    let mut stream = made.map_err(|refused| refusal(worker, endpoint, &refused))?;
+    let made = handshake(thread, address, identity, alpn).await;
+    let mut stream = made.map_err(|error| match error {
+        HandshakeError::Unreached(refusal) => refusal,
+        HandshakeError::Tls(refused) => tls_refusal(thread, endpoint, &refused),
+    })?;
     if transport_port.is_some() {
         let header = transport_header::encode(endpoint.address.port());
         send(&mut stream, header.as_ref())
@@ -118,21 +124,22 @@ async fn tls(
 
 /// TCP, and TLS within it.
 async fn handshake(
-    worker: &Worker,
+    thread: &ThreadContext,
     address: SocketAddr,
     identity: &PeerIdentity,
     alpn: Alpn,
-) -> Result<Result<Stream, Refused>, Refusal> {
+) -> Result<Stream, HandshakeError> {
     // By address: each replica's own tickets, as another's would only be refused.
-    let config = worker.credentials().client_at(identity, alpn, address);
-    let stream = Tcp::new(tcp(worker, address).await?);
-    let wait_max = worker.limits.handshake_max;
+    let config = thread.credentials().client_at(identity, alpn, address);
+    let stream = Tcp::new(tcp(thread, address).await.map_err(HandshakeError::Unreached)?);
+    let wait_max = thread.limits.handshake_max;
     let connected = leno_tls::client::connect(config, &identity.server_name, stream, wait_max);
-    Ok(connected.await.map(|connected| Stream::Opened(Box::new(connected.stream))))
+    let connected = connected.await.map_err(HandshakeError::Tls)?;
+    Ok(Stream::Opened(Box::new(connected.stream)))
 }
 
-fn refusal(worker: &Worker, endpoint: &Endpoint, refused: &Refused) -> Refusal {
-    worker.tls_refused(Direction::Outbound, endpoint.address, refused);
+fn tls_refusal(thread: &ThreadContext, endpoint: &Endpoint, refused: &Refused) -> Refusal {
+    report::tls_refused(&thread.recorder, Direction::Outbound, endpoint.address, refused);
     match refused {
         Refused::Timeout(_) => Ending::UpstreamConnectTimeout.into(),
         // A proxy that is leaving or starting closes before it speaks: no breach of anything.

@@ -1,19 +1,25 @@
 //! From the mesh (or from outside it) to our application: who is it, may they, what does it carry, and then the bytes.
 
+use crate::authorize::{self, Connection, Decided, OpenGuard};
 use crate::conn::sniff::{self, Carried};
 use crate::conn::transport_header::{self, Decoded};
 use crate::conn::{copy, dial, local_listener, original_destination};
 use crate::ending::Ending;
-use crate::http1::relay::{self, Ended, Hop};
 use crate::io::{Buffer, Stream, Tcp};
-use crate::mesh::{Decided, Port, Standing, Worker};
+use crate::listen::Place;
+use crate::listen::Places;
+use crate::mesh::{Mesh, Port};
 use crate::multiplex::Session;
-use crate::request::local_reply::Refusal;
-use crate::request::route::{Choice, Kind, View};
-use crate::telemetry::{Direction, HttpSeries, Transport};
+use crate::refusal::Refusal;
+use crate::request::decision::{Decision, Plan};
+use crate::request::local_reply::LocalReply;
+use crate::request::side::Side;
+use crate::request::view::View;
+use crate::telemetry::{Direction, HttpLabels, HttpSeries, TcpLabels, TlsLabel, Transport, report};
+use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
-use crate::{balance, http2};
-use leno_model::name::{DnsName, PeerName};
+use crate::{balance, http1, http2};
+use leno_model::name::DnsName;
 use leno_model::policy::{InboundProtocol, PeerTls};
 use leno_runtime::tasks;
 use leno_tls::hello::{self, Hello};
@@ -22,7 +28,6 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -51,52 +56,56 @@ impl Arrived {
         Self { stream, ahead, peer, target, bytes: false, shared: false, early: None }
     }
 
-    fn count(&mut self, worker: &Worker) {
-        let name = match &self.peer {
-            PeerTls::Established(name) => Some(name.as_ref()),
-            PeerTls::None => None,
-        };
-        self.stream.count(worker.client_series(Direction::Inbound, self.target, name));
+    fn count(&mut self, thread: &ThreadContext) {
+        let tls = TlsLabel::from_client(&self.peer);
+        let labels = TcpLabels::accepted(Direction::Inbound, self.target, tls);
+        self.stream.count(thread.recorder.tcp(&labels));
     }
 }
 
 /// One connection from outside, start to finish.
-pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
+pub async fn serve(mesh: Rc<Mesh>, places: Rc<Places>, socket: TcpStream, _place: Place) {
     // A connection that is gone already has no address.
     let (Ok(target), Ok(client)) = (original_destination::of(&socket), socket.peer_addr()) else {
         return;
     };
     let client = original_destination::canonical(client);
     let mut target = target;
-    let ended = match Box::pin(identify(&worker, socket, &mut target, client)).await {
+    let ended = match Box::pin(identify(&mesh, socket, &mut target, client)).await {
         Ok(mut arrived) => {
-            arrived.count(&worker);
+            arrived.count(&mesh.thread);
             match arrived.shared {
-                false => admitted(&worker, arrived, client).await,
-                true => Box::pin(unfold(&worker, arrived, client)).await,
+                false => admitted(&mesh, arrived, client).await,
+                true => Box::pin(unfold(&mesh, &places, arrived, client)).await,
             }
         }
         Err(refusal) => refusal,
     };
-    worker.connection_ended(Direction::Inbound, client, target, &ended);
+    report::connection_ended(&mesh.thread.recorder, Direction::Inbound, (client, target), &ended);
 }
 
 /// A connection that is many: each is served as if it had come by itself.
-async fn unfold(worker: &Rc<Worker>, arrived: Arrived, client: SocketAddr) -> Refusal {
+async fn unfold(
+    mesh: &Rc<Mesh>,
+    places: &Rc<Places>,
+    arrived: Arrived,
+    client: SocketAddr,
+) -> Refusal {
     let Arrived { stream, peer, target, .. } = arrived;
     let accept = |stream| {
         // Dropped where there is no room, which resets it.
-        let Some(place) = worker.inbound_place() else { return };
-        let (worker, peer) = (worker.clone(), peer.clone());
+        let Some(place) = places.take(&mesh.thread) else { return };
+        let (mesh, peer) = (mesh.clone(), peer.clone());
         let stream = Stream::Multiplexed(stream);
         tasks::spawn_local("inbound stream", async move {
-            let _held = (worker.drain.guard(), place);
+            let _place = place;
             let arrived = Arrived::new(stream, Buffer::new(), peer, target);
-            let ended = admitted(&worker, arrived, client).await;
-            worker.connection_ended(Direction::Inbound, client, target, &ended);
+            let ended = admitted(&mesh, arrived, client).await;
+            let recorder = &mesh.thread.recorder;
+            report::connection_ended(recorder, Direction::Inbound, (client, target), &ended);
         });
     };
-    match Session::accepted().run(stream, &worker.drain, accept).await {
+    match Session::accepted().run(stream, &mesh.thread.drain, accept).await {
         Ok(()) => Ending::Complete.into(),
         Err(error) => match Refused::of(&error) {
             Refused::Io(std::io::ErrorKind::InvalidData) => {
@@ -109,19 +118,18 @@ async fn unfold(worker: &Rc<Worker>, arrived: Arrived, client: SocketAddr) -> Re
 }
 
 /// May they, and how does it go on?
-async fn admitted(worker: &Rc<Worker>, mut arrived: Arrived, client: SocketAddr) -> Refusal {
-    match Box::pin(find_way(worker, &mut arrived, client)).await {
+async fn admitted(mesh: &Rc<Mesh>, mut arrived: Arrived, client: SocketAddr) -> Refusal {
+    let thread = &mesh.thread;
+    match Box::pin(find_way(mesh, &mut arrived, client)).await {
         Ok((way, hop)) => {
             let Arrived { mut stream, ahead, .. } = arrived;
             match way {
-                Way::Http1 => relay::serve(worker, &hop, stream, ahead).await.into(),
-                Way::Http2 => Box::pin(http2::serve(worker, &hop, stream, ahead)).await.into(),
+                Way::Http1 => http1::serve(thread, &hop, stream, ahead).await.into(),
+                Way::Http2 => Box::pin(http2::serve(thread, &hop, stream, ahead)).await.into(),
                 Way::Bytes(mut upstream) => {
-                    let standing = hop.stand(Transport::Tcp);
                     let server = (&mut upstream.stream, upstream.spoken);
-                    let copied = copy::copy((&mut stream, ahead), server, Some(&standing));
-                    let ending = copied.await.ending;
-                    standing.refusal().unwrap_or_else(|| ending.into())
+                    let copied = copy::copy((&mut stream, ahead), server, hop.open(false)).await;
+                    copied.denied.unwrap_or_else(|| copied.ending.into())
                 }
             }
         }
@@ -152,24 +160,29 @@ impl sniff::Dialled for Upstream {
 
 /// Takes TLS that is for us; everything else stays as it came.
 async fn identify(
-    worker: &Rc<Worker>,
+    mesh: &Rc<Mesh>,
     socket: TcpStream,
     target: &mut SocketAddr,
     client: SocketAddr,
 ) -> Result<Arrived, Refusal> {
-    let direct = target.port() == worker.inbound_port();
+    let thread: &ThreadContext = &mesh.thread;
+    let direct = target.port() == thread.inbound_port();
     let mut stream = Stream::plain(socket);
     let mut ahead = Buffer::new();
     let mut early = None;
-    let port = if direct { None } else { Some(worker.port(target.port()).await?) };
-    let silence_max = port.as_ref().and_then(|port| silence_max(worker, port));
-    let mut heard = hear(worker, (&mut stream, &mut ahead), *target, silence_max).await?;
+    let port = if direct { None } else { Some(mesh.port(target.port()).await?) };
+    let silence_max = port.as_ref().and_then(|port| silence_max(thread, port));
+    let mut heard = hear(thread, (&mut stream, &mut ahead), *target, silence_max).await?;
     if let (Heard::Nothing, Some(port)) = (heard, port) {
-        let hop = ToApplication::new(worker, port, PeerTls::None, *target, client);
-        early = early_upstream(worker, (&mut stream, &mut ahead), &hop).await?;
+        let hop = ToApplication::new(
+            mesh,
+            port,
+            Connection { client, target: *target, peer: PeerTls::None },
+        );
+        early = early_upstream(thread, (&mut stream, &mut ahead), &hop).await?;
         heard = match ahead.is_empty() {
             true => Heard::Other,
-            false => hear(worker, (&mut stream, &mut ahead), *target, None).await?,
+            false => hear(thread, (&mut stream, &mut ahead), *target, None).await?,
         };
     }
     if heard != Heard::Ours {
@@ -182,7 +195,7 @@ async fn identify(
     }
     let Stream::Plain(mut tcp) = stream else { unreachable!("nothing was accepted yet") };
     tcp.unread(ahead);
-    let accepted = Box::pin(accept(worker, tcp, *target)).await?;
+    let accepted = Box::pin(accept(thread, tcp, *target)).await?;
     let mut stream = Stream::Accepted(Box::new(accepted.stream));
     let mut ahead = Buffer::new();
     let mut bytes = false;
@@ -199,11 +212,11 @@ async fn identify(
 }
 
 /// How long a silent client is waited for; for ever where the client is certain to speak first.
-fn silence_max(worker: &Worker, port: &Port) -> Option<Duration> {
-    match port.policy().protocol {
+fn silence_max(thread: &ThreadContext, port: &Port) -> Option<Duration> {
+    match port.policy.get().protocol {
         InboundProtocol::Http1 | InboundProtocol::Http2 | InboundProtocol::Grpc => None,
         _ if port.learned.is_http() => None,
-        _ => Some(worker.limits.detect_max),
+        _ => Some(thread.limits.detect_max),
     }
 }
 
@@ -220,23 +233,23 @@ enum Heard {
 
 /// Reads until it is clear whether a ClientHello asks for our own name. A ClientHello for another identity is rejected.
 async fn hear(
-    worker: &Worker,
+    thread: &ThreadContext,
     (stream, ahead): (&mut Stream, &mut Buffer),
     target: SocketAddr,
     silence_max: Option<Duration>,
 ) -> Result<Heard, Refusal> {
     loop {
         match hello::sni(ahead.filled()) {
-            Hello::Sni(Some(name)) if is_ours(worker, &name) => return Ok(Heard::Ours),
+            Hello::Sni(Some(name)) if is_ours(thread, &name) => return Ok(Heard::Ours),
             Hello::Sni(Some(name)) if hello::is_identity(&name) => {
-                return Err(Box::pin(turn_away(worker, stream, target, name)).await);
+                return Err(Box::pin(turn_away(thread, stream, target, name)).await);
             }
             Hello::Sni(_) | Hello::NotTls => return Ok(Heard::Other),
             Hello::Incomplete => {}
         }
         let wait = match ahead.is_empty() {
             true => silence_max,
-            false => Some(HELLO_REST_MAX.min(worker.limits.handshake_max)),
+            false => Some(HELLO_REST_MAX.min(thread.limits.handshake_max)),
         };
         let more = sniff::more(stream, ahead, hello::HELLO_BYTES_MAX);
         let read = match wait {
@@ -252,22 +265,22 @@ async fn hear(
     }
 }
 
-fn is_ours(worker: &Worker, name: &DnsName) -> bool {
-    worker.credentials().credential().dns_names().contains(name)
+fn is_ours(thread: &ThreadContext, name: &DnsName) -> bool {
+    thread.credentials().credential().dns_names().contains(name)
 }
 
 /// A proxy looks for somebody else here: discovery is late, or the address was given to another pod, or it is of another mesh.
 /// Our application could only answer with a riddle, in plain text or not at all; the proxy hears what is wrong, in a word of
 /// TLS, and goes to another endpoint.
 async fn turn_away(
-    worker: &Worker,
+    thread: &ThreadContext,
     stream: &mut Stream,
     target: SocketAddr,
     asked: DnsName,
 ) -> Refusal {
-    let ours = worker.credentials().credential().identity().clone();
+    let ours = thread.credentials().credential().identity().clone();
     let refused = Refused::OtherAsked { asked, ours };
-    worker.tls_refused(Direction::Inbound, target, &refused);
+    report::tls_refused(&thread.recorder, Direction::Inbound, target, &refused);
     // Who is gone already need not hear it.
     let _told = dial::send(stream, &hello::UNRECOGNIZED_NAME).await;
     let _told = poll_fn(|context| stream.poll_shutdown(context)).await;
@@ -277,13 +290,13 @@ async fn turn_away(
 /// The client is silent: our application may be the one to speak, if a client without identity may hear it. One of the
 /// mesh that is only slow is heard all the same.
 async fn early_upstream(
-    worker: &Worker,
+    thread: &ThreadContext,
     (stream, ahead): (&mut Stream, &mut Buffer),
     hop: &ToApplication<'_>,
 ) -> Result<Option<Upstream>, Refusal> {
     if let Err(refusal) = hop.verdict(Transport::Tcp) {
         let more = sniff::more(stream, ahead, hello::HELLO_BYTES_MAX);
-        return match tokio::time::timeout(worker.limits.handshake_max, more).await {
+        return match tokio::time::timeout(thread.limits.handshake_max, more).await {
             Ok(Ok(count)) if count > 0 => Ok(None),
             _ => {
                 hop.count();
@@ -291,17 +304,17 @@ async fn early_upstream(
             }
         };
     }
-    sniff::listen(worker, (stream, ahead), hop.connect_bytes()).await
+    sniff::listen(thread, (stream, ahead), hop.connect_bytes()).await
 }
 
 async fn accept(
-    worker: &Worker,
+    thread: &ThreadContext,
     tcp: Tcp,
     target: SocketAddr,
 ) -> Result<leno_tls::Connected<tokio_rustls::server::TlsStream<Tcp>>, Refusal> {
-    let config = worker.credentials().server();
-    leno_tls::server::accept(config, tcp, worker.limits.handshake_max).await.map_err(|refused| {
-        worker.tls_refused(Direction::Inbound, target, &refused);
+    let config = thread.credentials().server();
+    leno_tls::server::accept(config, tcp, thread.limits.handshake_max).await.map_err(|refused| {
+        report::tls_refused(&thread.recorder, Direction::Inbound, target, &refused);
         match refused {
             Refused::Closed | Refused::Io(_) => Ending::ClientReset.into(),
             _ => Refusal::because(Ending::TlsRefused, refused.to_string()),
@@ -336,15 +349,17 @@ async fn transport_port(stream: &mut Stream, ahead: &mut Buffer) -> Result<(u16,
 
 /// Decides and finds out what it carries.
 async fn find_way<'a>(
-    worker: &'a Rc<Worker>,
+    mesh: &'a Rc<Mesh>,
     arrived: &mut Arrived,
     client: SocketAddr,
 ) -> Result<(Way, ToApplication<'a>), Refusal> {
-    let port = worker.port(arrived.target.port()).await?;
-    let hop = ToApplication::new(worker, port, arrived.peer.clone(), arrived.target, client);
-    let policy = hop.port.policy();
+    let port = mesh.port(arrived.target.port()).await?;
+    let peer = arrived.peer.clone();
+    let hop = ToApplication::new(mesh, port, Connection { client, target: arrived.target, peer });
+    let thread: &ThreadContext = &mesh.thread;
+    let policy = hop.port.policy.get();
     if let Err(refusal) = hop.verdict(Transport::Tcp) {
-        if let Some(way) = denied(worker, arrived, &hop, &refusal).await {
+        if let Some(way) = denied(thread, arrived, &hop, &refusal).await {
             // Each request is told, and counted, by itself.
             return Ok((way, hop));
         }
@@ -367,8 +382,8 @@ async fn find_way<'a>(
         InboundProtocol::Detect { .. } if server_spoke => Way::Bytes(bytes().await?),
         InboundProtocol::Detect { .. } => {
             let client = (&mut arrived.stream, &mut arrived.ahead);
-            let wait = (Direction::Inbound, worker.limits.detect_max);
-            match sniff::look(worker, wait, client, &hop.port.learned, || hop.connect_bytes())
+            let wait = (Direction::Inbound, thread.limits.detect_max);
+            match sniff::look(thread, wait, client, &hop.port.learned, || hop.connect_bytes())
                 .await?
             {
                 Carried::Http1 => Way::Http1,
@@ -383,21 +398,21 @@ async fn find_way<'a>(
 
 /// Where HTTP is spoken, a client that may not hears so (403) with each request; else its connection is cut.
 async fn denied(
-    worker: &Rc<Worker>,
+    thread: &ThreadContext,
     arrived: &mut Arrived,
     hop: &ToApplication<'_>,
     refusal: &Refusal,
 ) -> Option<Way> {
-    match hop.port.policy().protocol {
+    match hop.port.policy.get().protocol {
         _ if arrived.bytes => None,
         InboundProtocol::Opaque | InboundProtocol::Tls => None,
         InboundProtocol::Http1 => Some(Way::Http1),
         InboundProtocol::Http2 | InboundProtocol::Grpc => Some(Way::Http2),
         InboundProtocol::Detect { .. } => {
             let client = (&mut arrived.stream, &mut arrived.ahead);
-            let wait = (Direction::Inbound, worker.limits.detect_max);
+            let wait = (Direction::Inbound, thread.limits.detect_max);
             let dial = || async { Err::<Upstream, _>(refusal.clone()) };
-            match sniff::look(worker, wait, client, &hop.port.learned, dial).await.ok()? {
+            match sniff::look(thread, wait, client, &hop.port.learned, dial).await.ok()? {
                 Carried::Http1 => Some(Way::Http1),
                 Carried::Http2 => Some(Way::Http2),
                 Carried::Bytes(_) => None,
@@ -408,119 +423,94 @@ async fn denied(
 
 /// Requests to our application.
 pub struct ToApplication<'a> {
-    worker: &'a Rc<Worker>,
+    thread: &'a Rc<ThreadContext>,
     application: Rc<Backend>,
     port: Rc<Port>,
-    peer: PeerTls,
-    target: SocketAddr,
-    client: SocketAddr,
+    connection: Connection,
     decided: RefCell<Option<Decided>>,
 }
 
 impl<'a> ToApplication<'a> {
-    fn new(
-        worker: &'a Rc<Worker>,
-        port: Rc<Port>,
-        peer: PeerTls,
-        target: SocketAddr,
-        client: SocketAddr,
-    ) -> Self {
-        let application = worker.application(target);
-        Self { worker, application, port, peer, target, client, decided: RefCell::default() }
+    fn new(mesh: &'a Rc<Mesh>, port: Rc<Port>, connection: Connection) -> Self {
+        let application = mesh.application(connection.target);
+        let thread = &mesh.thread;
+        Self { thread, application, port, connection, decided: RefCell::default() }
     }
 
     /// May this client? Asked of each connection, and again of each request, as policy may have changed; decided anew
     /// only when it has.
     fn verdict(&self, transport: Transport) -> Result<(), Refusal> {
-        let policy = self.port.policy();
         let mut decided = self.decided.borrow_mut();
-        let known = decided.as_ref().is_some_and(|decided| {
-            decided.transport == transport && Arc::ptr_eq(&decided.policy, &policy)
-        });
-        if !known {
-            let who = (self.client, self.target, &self.peer);
-            *decided = Some(self.worker.decide(policy, transport, who));
-        }
-        let Some(decided) = decided.as_ref() else { return Err(Ending::PolicyUnknown.into()) };
-        decided.verdict.clone()
+        self.port.policy.decide(self.thread, transport, &self.connection, &mut decided)
     }
 
     /// Counts the last verdict.
     fn count(&self) {
-        if let Some(decided) = self.decided.borrow().as_ref() {
-            decided.counter.iter().for_each(|counter| counter.add(1));
-        }
+        self.decided.borrow().iter().for_each(Decided::count);
     }
 
     async fn connect_bytes(&self) -> Result<Upstream, Refusal> {
         let slot =
-            self.application.pick(self.worker, Instant::now(), None).ok_or(Ending::NoEndpoints)?;
+            self.application.pick(self.thread, Instant::now(), None).ok_or(Ending::NoEndpoints)?;
         let direction = Direction::Inbound;
-        let dialling = dial::connect(self.worker, direction, &slot.endpoint, dial::Carries::Bytes);
+        let dialling = dial::connect(self.thread, direction, &slot.endpoint, dial::Carries::Bytes);
         let stream = Box::pin(dialling).await?;
         Ok(Upstream { stream, spoken: Buffer::new() })
     }
-
-    /// Where the connection learns that it may stay no longer.
-    fn stand(&self, transport: Transport) -> Rc<Standing> {
-        self.worker.stand(&self.port, transport, (self.client, self.target, &self.peer))
-    }
-
-    /// The other proxy is told in a word of its own that the application took nothing; nobody else needs it.
-    fn unreachable(&self, refusal: Refusal) -> Refusal {
-        Refusal { unreachable: matches!(self.peer, PeerTls::Established(_)), ..refusal }
-    }
-
-    fn peer_name(&self) -> Option<&PeerName> {
-        match &self.peer {
-            PeerTls::Established(name) => name.as_ref(),
-            PeerTls::None => None,
-        }
-    }
 }
 
-impl Hop for ToApplication<'_> {
+impl Side for ToApplication<'_> {
     fn direction(&self) -> Direction {
         Direction::Inbound
     }
 
-    async fn choose(&self, request: &View<'_>, _kind: Kind) -> Result<Choice, Refusal> {
-        if let Err(refusal) = self.verdict(Transport::Http) {
-            let policy = self.port.policy();
-            let who = (self.client, self.target, &self.peer);
-            if !self.worker.admits_request(&policy, who, request) {
-                self.count();
-                return Err(refusal);
-            }
-        } else {
-            self.count();
-        }
-        Ok(Choice { backend: self.application.clone(), ruled: None })
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
 
-    fn series(&self, _choice: &Choice, _slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
+    fn decide(&self, request: &View<'_>) -> Decision {
+        let Err(refusal) = self.verdict(Transport::Http) else {
+            self.count();
+            return Decision::Forward(Plan::to_application(false));
+        };
+        let policy = self.port.policy.get();
+        if authorize::admits_request(self.thread, &policy, &self.connection, request) {
+            return Decision::Forward(Plan::to_application(true));
+        }
+        self.count();
+        Decision::Answer(refusal.into())
+    }
+
+    async fn endpoints(&self, _plan: &Plan) -> Result<Rc<Backend>, Refusal> {
+        Ok(self.application.clone())
+    }
+
+    fn series(&self, _plan: &Plan, _slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
         let decided = self.decided.borrow();
-        let decided = decided.as_ref().expect("chosen only after the policy has decided");
-        let make = || self.worker.inbound_series(&decided.policy, self.target, &self.peer);
+        let decided = decided.as_ref().expect("sent only after the policy has decided");
+        let Connection { target, peer, .. } = &self.connection;
+        let labels = || HttpLabels::inbound(&decided.policy, *target, peer);
+        let make = || self.thread.recorder.http(&labels());
         decided.series.get_or_init(make).clone()
     }
 
-    async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {
-        dial::connect(self.worker, Direction::Inbound, &slot.endpoint, dial::Carries::Http)
-            .await
-            .map_err(|refusal| self.unreachable(refusal))
+    /// The other proxy is told in a header of its own that the application took nothing; nobody else needs it.
+    fn unreached(&self, refusal: Refusal) -> LocalReply {
+        let waited = refusal.ending == Ending::PendingLimit;
+        match self.connection.peer {
+            PeerTls::Established(_) if !waited => LocalReply::from(refusal).unreachable(),
+            _ => refusal.into(),
+        }
     }
 
     async fn gone(&self, slot: &balance::Slot<Peer>) -> Option<Refusal> {
         let gone = local_listener::is_gone(slot.endpoint.address).await;
-        gone.then(|| self.unreachable(Ending::UpstreamRefused.into()))
+        gone.then(|| Ending::UpstreamRefused.into())
     }
 
-    fn standing(&self) -> Option<Rc<Standing>> {
-        Some(self.stand(Transport::Http))
-    }
-
-    fn ended(&self, request: &Ended<'_>) {
-        self.worker.request_ended(Direction::Inbound, self.client, self.peer_name(), request);
+    fn open(&self, admitted_by_route: bool) -> Option<OpenGuard<'_>> {
+        let decided = self.decided.borrow();
+        let decided = decided.as_ref().filter(|_| !admitted_by_route)?;
+        Some(self.port.policy.open(self.thread, decided, &self.connection))
     }
 }

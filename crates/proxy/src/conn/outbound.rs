@@ -1,18 +1,24 @@
 //! From our application to the mesh: where was it going, what does it carry, which endpoint, and then the bytes.
 
+use crate::authorize::{Connection, OpenGuard};
 use crate::conn::sniff::{self, Carried};
 use crate::conn::{copy, dial, original_destination};
 use crate::ending::Ending;
-use crate::http1::relay::{self, Ended, Hop};
 use crate::io::{Buffer, Stream};
-use crate::mesh::{Destination, Worker};
-use crate::request::attempts;
-use crate::request::local_reply::Refusal;
-use crate::request::route::{self, Choice, Kind, View};
-use crate::telemetry::{Direction, HttpSeries};
-use crate::upstream::Peer;
-use crate::upstream::mux;
-use crate::{balance, http2};
+use crate::listen::Place;
+use crate::mesh::{Destination, Mesh};
+use crate::refusal::Refusal;
+use crate::request::attempts::{self, AttemptPlan};
+use crate::request::decision::{self, Decision, Plan};
+use crate::request::local_reply::LocalReply;
+use crate::request::route::RouteChoice;
+use crate::request::side::Side;
+use crate::request::view::View;
+use crate::telemetry::{Direction, HttpLabels, HttpSeries, NoTls, TcpLabels, TlsLabel, report};
+use crate::thread::ThreadContext;
+use crate::upstream::{Backend, Peer, SeriesKey};
+use crate::{balance, http1, http2};
+use leno_model::policy::PeerTls;
 use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weighted};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -20,23 +26,26 @@ use std::time::Instant;
 use tokio::net::TcpStream;
 
 /// One connection of our application, start to finish.
-pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
+pub async fn serve(mesh: Rc<Mesh>, socket: TcpStream, _place: Place) {
     // A connection that is gone already has no address.
     let (Ok(target), Ok(client)) = (original_destination::of(&socket), socket.peer_addr()) else {
         return;
     };
     let mut stream = Stream::plain(socket);
-    stream.count(worker.client_series(Direction::Outbound, target, None));
+    let thread = &mesh.thread;
+    let labels = TcpLabels::accepted(Direction::Outbound, target, TlsLabel::None(NoTls::Loopback));
+    stream.count(thread.recorder.tcp(&labels));
     let mut ahead = Buffer::new();
     // Boxed, as are other rare and large steps: an idle connection must not carry the room that they need.
-    let way = Box::pin(find_way(&worker, &mut stream, &mut ahead, target)).await;
-    let hop = |destination| ToService { worker: &worker, destination, client };
+    let way = Box::pin(find_way(&mesh, &mut stream, &mut ahead, target)).await;
+    let connection = Connection { client, target, peer: PeerTls::None };
+    let side = |destination| ToService { mesh: &mesh, destination, connection: &connection };
     let ended: Refusal = match way {
         Ok(Way::Http1(destination)) => {
-            relay::serve(&worker, &hop(destination), stream, ahead).await.into()
+            http1::serve(thread, &side(destination), stream, ahead).await.into()
         }
         Ok(Way::Http2(destination)) => {
-            Box::pin(http2::serve(&worker, &hop(destination), stream, ahead)).await.into()
+            Box::pin(http2::serve(thread, &side(destination), stream, ahead)).await.into()
         }
         Ok(Way::Bytes(mut upstream)) => {
             let (client, server) = ((&mut stream, ahead), (&mut upstream.stream, upstream.spoken));
@@ -49,7 +58,8 @@ pub async fn serve(worker: Rc<Worker>, socket: TcpStream) {
             refusal
         }
     };
-    worker.connection_ended(Direction::Outbound, client, target, &ended);
+    let ends = (connection.client, connection.target);
+    report::connection_ended(&thread.recorder, Direction::Outbound, ends, &ended);
 }
 
 /// How the connection goes on.
@@ -69,27 +79,27 @@ struct Upstream {
 
 /// Where was it going, and what does it carry?
 async fn find_way(
-    worker: &Rc<Worker>,
+    mesh: &Rc<Mesh>,
     client: &mut Stream,
     ahead: &mut Buffer,
     target: SocketAddr,
 ) -> Result<Way, Refusal> {
-    if worker.is_own_listener(target) {
+    if mesh.thread.is_own_listener(target) {
         return Err(Ending::Loop.into());
     }
-    let destination = worker.destination(target).await?;
+    let destination = mesh.destination(target).await?;
     let policy = destination.policy();
     match &policy.protocol {
         OutboundProtocol::Http1(_) => Ok(Way::Http1(destination)),
         OutboundProtocol::Http2(_) | OutboundProtocol::Grpc(_) => Ok(Way::Http2(destination)),
         OutboundProtocol::Opaque(routes) | OutboundProtocol::Tls(routes) => {
-            connect_bytes(worker, &destination, routes).await.map(Way::Bytes)
+            connect_bytes(mesh, &destination, routes).await.map(Way::Bytes)
         }
         OutboundProtocol::Detect { opaque, .. } => {
-            let dial = || connect_bytes(worker, &destination, opaque);
+            let dial = || connect_bytes(mesh, &destination, opaque);
             match sniff::look(
-                worker,
-                (Direction::Outbound, worker.limits.detect_max),
+                &mesh.thread,
+                (Direction::Outbound, mesh.thread.limits.detect_max),
                 (client, ahead),
                 &destination.learned,
                 dial,
@@ -100,7 +110,7 @@ async fn find_way(
                 Carried::Http2 => Ok(Way::Http2(destination)),
                 Carried::Bytes(Some(upstream)) => Ok(Way::Bytes(upstream)),
                 Carried::Bytes(None) => {
-                    connect_bytes(worker, &destination, opaque).await.map(Way::Bytes)
+                    connect_bytes(mesh, &destination, opaque).await.map(Way::Bytes)
                 }
             }
         }
@@ -115,23 +125,25 @@ impl sniff::Dialled for Upstream {
 
 /// Connects to an endpoint for bytes, one after the other until one accepts.
 async fn connect_bytes(
-    worker: &Worker,
+    mesh: &Mesh,
     destination: &Destination,
     routes: &OpaqueRoutes,
 ) -> Result<Upstream, Refusal> {
+    let thread: &ThreadContext = &mesh.thread;
     let rule = routes.routes.iter().find_map(|route| route.rules.first()).ok_or(Ending::NoRoute)?;
     let backend = match rule {
         Distribution::Empty => None,
         Distribution::First(backends) => backends.first(),
-        Distribution::Random(weighted) => pick_weighted(weighted, worker.random.unit()),
+        Distribution::Random(weighted) => pick_weighted(weighted, thread.random.unit()),
     };
-    let backend = worker.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
-    let connected = attempts::acquire(worker, &backend, None, Instant::now(), async |slot| {
-        let _pending = backend.pending(worker)?;
+    let backend = mesh.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
+    let bounds = (None, AttemptPlan::DEFAULT.connects_max);
+    let connected = attempts::acquire(thread, &backend, bounds, Instant::now(), async |slot| {
+        let _pending = backend.pending(thread)?;
         let _turn = slot.data.turn(None).await;
         let outstanding = slot.start(Instant::now());
         let direction = Direction::Outbound;
-        let dialling = dial::connect(worker, direction, &slot.endpoint, dial::Carries::Bytes);
+        let dialling = dial::connect(thread, direction, &slot.endpoint, dial::Carries::Bytes);
         let stream = Box::pin(dialling).await?;
         slot.connected();
         Ok(Upstream { stream, spoken: Buffer::new(), outstanding })
@@ -141,40 +153,45 @@ async fn connect_bytes(
 
 /// Requests of our application to a service.
 pub struct ToService<'a> {
-    worker: &'a Rc<Worker>,
+    mesh: &'a Rc<Mesh>,
     destination: Rc<Destination>,
-    client: SocketAddr,
+    connection: &'a Connection,
 }
 
-impl Hop for ToService<'_> {
+impl Side for ToService<'_> {
     fn direction(&self) -> Direction {
         Direction::Outbound
     }
 
-    async fn choose(&self, request: &View<'_>, kind: Kind) -> Result<Choice, Refusal> {
-        let policy = self.destination.policy();
-        let ruled = route::rule(&policy, kind, request, self.worker.random.unit())?;
-        let backend = self.worker.backend(&self.destination, ruled.backend()).await?;
-        Ok(Choice { backend, ruled: Some(ruled) })
+    fn connection(&self) -> &Connection {
+        self.connection
     }
 
-    fn series(&self, choice: &Choice, slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
-        slot.data.series(choice.series_key(), || {
-            let ruled = choice.ruled.as_ref();
-            self.worker.outbound_series(
-                &slot.endpoint,
-                ruled.map(route::Ruled::parent),
-                ruled.map(route::Ruled::route),
-            )
+    fn decide(&self, request: &View<'_>) -> Decision {
+        let random = self.mesh.thread.random.unit();
+        decision::outbound(&self.destination.policy(), request, random)
+    }
+
+    async fn endpoints(&self, plan: &Plan) -> Result<Rc<Backend>, Refusal> {
+        let route = plan.route.as_ref().ok_or(Ending::NoRoute)?;
+        self.mesh.backend(&self.destination, route.backend()).await
+    }
+
+    fn series(&self, plan: &Plan, slot: &balance::Slot<Peer>) -> Rc<HttpSeries> {
+        let route = plan.route.as_ref();
+        let key = SeriesKey {
+            policy: route.map(RouteChoice::policy),
+            route: route.map_or(0, RouteChoice::index),
+        };
+        slot.data.series(key, || {
+            let (parent, route) = (route.map(RouteChoice::parent), route.map(RouteChoice::route));
+            let labels = HttpLabels::outbound(&slot.endpoint, parent, route);
+            self.mesh.thread.recorder.http(&labels)
         })
     }
 
-    fn crowd(&self, slot: &Rc<balance::Slot<Peer>>) {
-        mux::begin(self.worker, slot);
-    }
-
-    async fn connect(&self, slot: &balance::Slot<Peer>) -> Result<Stream, Refusal> {
-        dial::connect(self.worker, Direction::Outbound, &slot.endpoint, dial::Carries::Http).await
+    fn unreached(&self, refusal: Refusal) -> LocalReply {
+        refusal.into()
     }
 
     /// What listens on another machine cannot be seen from here; the next attempt to connect will tell.
@@ -182,7 +199,8 @@ impl Hop for ToService<'_> {
         None
     }
 
-    fn ended(&self, request: &Ended<'_>) {
-        self.worker.request_ended(Direction::Outbound, self.client, None, request);
+    /// Policy decides at the server.
+    fn open(&self, _admitted_by_route: bool) -> Option<OpenGuard<'_>> {
+        None
     }
 }

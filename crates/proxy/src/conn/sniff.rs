@@ -5,9 +5,9 @@ pub mod detect;
 
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
-use crate::mesh::Worker;
-use crate::request::local_reply::Refusal;
+use crate::refusal::Refusal;
 use crate::telemetry::Direction;
+use crate::thread::ThreadContext;
 use detect::{Detected, detect};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -54,7 +54,7 @@ impl Learned {
 /// # Errors
 /// The client is gone, or the server that was dialled early cannot be reached.
 pub async fn look<F, D>(
-    worker: &Worker,
+    thread: &ThreadContext,
     (direction, wait): (Direction, Duration),
     (client, ahead): (&mut Stream, &mut Buffer),
     learned: &Learned,
@@ -66,14 +66,14 @@ where
 {
     let began = Instant::now();
     let mut silent = false;
-    let carried = match client_first(worker, client, ahead, wait, learned.http.get()).await? {
+    let carried = match client_first(thread, client, ahead, wait, learned.http.get()).await? {
         Some(detected) => carried_as(detected, None),
         None => {
             silent = true;
-            let dialled = listen(worker, (&mut *client, &mut *ahead), dial()).await?;
+            let dialled = listen(thread, (&mut *client, &mut *ahead), dial()).await?;
             let detected = match ahead.is_empty() {
                 true => None,
-                false => client_first(worker, client, ahead, wait, false).await?,
+                false => client_first(thread, client, ahead, wait, false).await?,
             };
             carried_as(detected.unwrap_or(Detected::Opaque), dialled)
         }
@@ -81,7 +81,7 @@ where
     if matches!(carried, Carried::Http1 | Carried::Http2) {
         learned.http.set(true);
     }
-    worker.recorder.detected(direction, began.elapsed(), silent);
+    thread.recorder.detected(direction, began.elapsed(), silent);
     Ok(carried)
 }
 
@@ -91,13 +91,13 @@ where
 /// # Errors
 /// The client is gone, or the server cannot be reached.
 pub async fn listen<D: Dialled>(
-    worker: &Worker,
+    thread: &ThreadContext,
     (client, ahead): (&mut Stream, &mut Buffer),
     dial: impl Future<Output = Result<D, Refusal>>,
 ) -> Result<Option<D>, Refusal> {
     let mut dialled = tokio::select! {
         biased;
-        read = more(client, ahead, worker.limits.head_bytes_max) => {
+        read = more(client, ahead, thread.limits.head_bytes_max) => {
             return read.map(|_| None).map_err(|_| Ending::ClientReset.into());
         }
         dialled = dial => dialled?,
@@ -124,22 +124,22 @@ fn carried_as<D>(detected: Detected, upstream: Option<D>) -> Carried<D> {
 
 /// Waits for bytes that decide; `None` when the client is silent.
 async fn client_first(
-    worker: &Worker,
+    thread: &ThreadContext,
     client: &mut Stream,
     ahead: &mut Buffer,
     short: Duration,
     patient: bool,
 ) -> Result<Option<Detected>, Refusal> {
     loop {
-        let detected = detect(ahead.filled(), worker.limits.head_bytes_max);
+        let detected = detect(ahead.filled(), thread.limits.head_bytes_max);
         let wait = match detected {
             Detected::Unknown if ahead.is_empty() && patient => None,
             Detected::Unknown if ahead.is_empty() => Some(short),
-            Detected::Unknown => Some(worker.limits.detect_max),
+            Detected::Unknown => Some(thread.limits.detect_max),
             Detected::LikelyHttp => Some(REQUEST_LINE_MAX),
             decided => return Ok(Some(decided)),
         };
-        let more = more(client, ahead, worker.limits.head_bytes_max);
+        let more = more(client, ahead, thread.limits.head_bytes_max);
         let read = match wait {
             None => more.await,
             Some(wait) => match tokio::time::timeout(wait, more).await {

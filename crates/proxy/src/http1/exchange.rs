@@ -2,15 +2,16 @@
 //!
 //! A state machine that is polled: the request goes up while the response may already come down (early answers,
 //! `100 Continue`, streams both ways). The bytes of bodies are passed on as they came; `leno_http1` says where they end.
-//! Not here: which upstream, retries, what the client is told when it fails (`relay.rs`).
+//! Not here: which upstream, retries, what the client is told when it fails ([`crate::request::engine`]).
 
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
+use crate::request::decision::Plan;
+use crate::request::filters::headers::Lines;
 use crate::request::local_reply::UNREACHABLE;
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, Limits, Malformed, Parse, ResponseHead, Version};
 use leno_runtime::drain::Drain;
-use smallvec::SmallVec;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -99,11 +100,11 @@ enum Up {
 pub struct Exchange<'a> {
     client: &'a mut Stream,
     upstream: &'a mut Stream,
-    outgoing: &'a mut Outgoing<'a>,
+    outgoing: Outgoing<'a>,
     /// Client bytes that are not part of what was sent: rest of the body, next request.
     pub ahead: &'a mut Buffer,
     limits: &'a Limits,
-    response_edit: Edit<'a>,
+    plan: &'a Plan,
     written: usize,
     streamed: bool,
     unflushed: bool,
@@ -117,10 +118,13 @@ pub struct Exchange<'a> {
     /// Upstream bytes not yet passed on; after a tunnel began, its first bytes.
     pub response: Buffer,
     response_body: BodyReader,
-    response_begun: bool,
+    /// A byte of the response was sent to the client.
+    pub response_begun: bool,
     client_keep: bool,
     /// When the final head had come.
     pub head_at: Option<Instant>,
+    /// Bytes of the request's body that were passed on after those that came with the head.
+    pub request_bytes: u64,
     /// Bytes of the response's body that were passed on.
     pub response_bytes: u64,
 }
@@ -128,12 +132,11 @@ pub struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// A fresh exchange; `head` and `downward` are cleared.
     pub fn new(
-        client: &'a mut Stream,
-        upstream: &'a mut Stream,
-        outgoing: &'a mut Outgoing<'a>,
+        (client, upstream): (&'a mut Stream, &'a mut Stream),
+        outgoing: Outgoing<'a>,
         ahead: &'a mut Buffer,
         (head, downward): (&'a mut ResponseHead, &'a mut Vec<u8>),
-        (limits, response_edit): (&'a Limits, Edit<'a>),
+        (limits, plan): (&'a Limits, &'a Plan),
     ) -> Self {
         head.clear();
         downward.clear();
@@ -143,7 +146,7 @@ impl<'a> Exchange<'a> {
             outgoing,
             ahead,
             limits,
-            response_edit,
+            plan,
             written: 0,
             streamed: false,
             unflushed: false,
@@ -158,6 +161,7 @@ impl<'a> Exchange<'a> {
             response_begun: false,
             client_keep: false,
             head_at: None,
+            request_bytes: 0,
             response_bytes: 0,
         }
     }
@@ -276,6 +280,7 @@ impl<'a> Exchange<'a> {
                     );
                 }
                 self.ahead.consume(count);
+                self.request_bytes += count as u64;
                 Poll::Ready(Ok(None))
             }
             Poll::Ready(Err(_)) => Poll::Ready(self.upstream_takes_no_more().map(Some)),
@@ -412,15 +417,12 @@ impl<'a> Exchange<'a> {
 
     /// The head as the client gets it, without the word that is between proxies only.
     fn write_head(&mut self, persistence: Persistence) {
-        let edit = Edit { persistence, ..self.response_edit };
-        let bytes = self.response.filled();
-        if !self.has_word() {
-            return edit::write_response(self.head, bytes, &edit, self.downward);
+        let mut lines = Lines::of(self.plan.response_changes());
+        if self.has_word() {
+            lines.remove.push(UNREACHABLE.0);
         }
-        let mut remove: SmallVec<[&str; 4]> = SmallVec::from_slice(edit.remove);
-        remove.push(UNREACHABLE.0);
-        let edit = Edit { remove: &remove, ..edit };
-        edit::write_response(self.head, bytes, &edit, self.downward);
+        let edit = Edit { persistence, ..lines.edit() };
+        edit::write_response(self.head, self.response.filled(), &edit, self.downward);
     }
 
     /// Whether this is the other proxy's word that its application did not take the connection: then no byte of the

@@ -6,9 +6,6 @@ use http::HeaderMap;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
-/// A request body is kept for another attempt up to this size: a unary gRPC message, usually.
-pub const REPLAY_BYTES_MAX: u64 = 16 * 1024;
-
 /// A body on its way.
 pub struct Body {
     source: RecvStream,
@@ -18,6 +15,7 @@ pub struct Body {
     again: VecDeque<Bytes>,
     /// What was sent, for another attempt; `None` when it was too much or is no longer wanted.
     sent: Option<Vec<Bytes>>,
+    replay_bytes_max: u64,
     stage: Stage,
     /// What the head of a response says of its length.
     announced: Option<u64>,
@@ -53,6 +51,7 @@ impl Body {
             chunk: Bytes::new(),
             again: VecDeque::new(),
             sent: None,
+            replay_bytes_max: 0,
             stage,
             announced: None,
             bytes: 0,
@@ -75,11 +74,10 @@ impl Body {
             && self.announced == Some(self.bytes)
     }
 
-    /// Remembers what is sent, up to [`REPLAY_BYTES_MAX`], so that it can be sent again.
-    #[must_use]
-    pub fn replayable(mut self) -> Self {
+    /// Remembers what is sent, up to so many bytes, so that it can be sent again.
+    pub fn replayable(&mut self, bytes_max: u64) {
         self.sent = Some(Vec::new());
-        self
+        self.replay_bytes_max = bytes_max;
     }
 
     /// The same body from its beginning, where that is still at hand.
@@ -176,7 +174,7 @@ impl Body {
 
     fn remember(&mut self, part: &Bytes) {
         if let Some(sent) = &mut self.sent {
-            if self.bytes + part.len() as u64 > REPLAY_BYTES_MAX {
+            if self.bytes + part.len() as u64 > self.replay_bytes_max {
                 self.sent = None;
             } else {
                 sent.push(part.clone());

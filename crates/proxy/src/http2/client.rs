@@ -1,10 +1,10 @@
 //! HTTP/2 connections to one endpoint: streams share one until it is full, then another is opened.
 
-use super::{CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
+use super::windows::{CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
 use crate::ending::Ending;
 use crate::io::Stream;
-use crate::mesh::Worker;
-use crate::request::local_reply::Refusal;
+use crate::refusal::Refusal;
+use crate::thread::ThreadContext;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use leno_runtime::tasks;
@@ -49,7 +49,7 @@ impl Shared {
     /// Those of `connect`.
     pub async fn lease<F>(
         &self,
-        worker: &Worker,
+        thread: &ThreadContext,
         fresh_only: bool,
         connect: impl Fn() -> F,
     ) -> Result<Lease, Refusal>
@@ -64,7 +64,7 @@ impl Shared {
             return Ok(lease);
         }
         let stream = Box::pin(connect()).await?;
-        let (send, connection) = builder(worker)
+        let (send, connection) = builder(thread)
             .handshake::<_, Bytes>(stream)
             .await
             .map_err(|_| Refusal::from(Ending::UpstreamReset))?;
@@ -106,11 +106,11 @@ impl Shared {
     }
 }
 
-fn builder(worker: &Worker) -> h2::client::Builder {
+fn builder(thread: &ThreadContext) -> h2::client::Builder {
     let mut builder = h2::client::Builder::new();
     builder
         .enable_push(false)
-        .max_header_list_size(u32::try_from(worker.limits.head_bytes_max).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(thread.limits.head_bytes_max).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES);

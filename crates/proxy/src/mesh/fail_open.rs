@@ -1,7 +1,7 @@
 //! `fail: open`: what holds for traffic of which the control plane has never said anything and, being away, says nothing
 //! now. It passes as if there were no mesh. Nothing here is used unless the operator has chosen it.
 
-use super::{Destination, Port, Worker};
+use super::{Destination, Mesh, Port};
 use crate::config::Fail;
 use crate::discovery::{Unavailable, Watch};
 use leno_model::name::Resource;
@@ -68,7 +68,7 @@ fn fixed<T>(state: T) -> Watch<T> {
     watch::channel(Arc::new(state)).1
 }
 
-impl Worker {
+impl Mesh {
     /// Asks about a destination; `again` where it is open already and the control plane was not there the last time.
     pub(super) async fn ask_destination(
         &self,
@@ -79,7 +79,7 @@ impl Worker {
             Ok(receiver) => Ok(Rc::new(Destination::new(receiver, target, None))),
             Err(error) if self.is_open_for(&error) => {
                 tracing::warn!(%target, %error, "the control plane does not answer and fail is open: the connection is forwarded in plain text");
-                let policy = fixed(outbound(target, self.limits.detect_max));
+                let policy = fixed(outbound(target, self.thread.limits.detect_max));
                 let until = Instant::now() + HOLDS_FOR;
                 Ok(Rc::new(Destination::new(policy, target, Some(until))))
             }
@@ -93,7 +93,7 @@ impl Worker {
             Ok(receiver) => Ok(Rc::new(Port::new(receiver, port, None))),
             Err(error) if self.is_open_for(&error) => {
                 tracing::warn!(port, %error, "the control plane does not answer and fail is open: every client is admitted");
-                let policy = fixed(inbound(self.limits.detect_max));
+                let policy = fixed(inbound(self.thread.limits.detect_max));
                 let until = Instant::now() + HOLDS_FOR;
                 Ok(Rc::new(Port::new(policy, port, Some(until))))
             }
@@ -119,6 +119,6 @@ impl Worker {
 
     /// Only where nobody has answered: an answer that says no is an answer.
     fn is_open_for(&self, error: &Unavailable) -> bool {
-        self.config.fail == Fail::Open && matches!(error, Unavailable::TimedOut { .. })
+        self.thread.config.fail == Fail::Open && matches!(error, Unavailable::TimedOut { .. })
     }
 }

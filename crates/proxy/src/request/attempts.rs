@@ -4,48 +4,96 @@
 
 use crate::balance::Slot;
 use crate::ending::Ending;
-use crate::mesh::Worker;
-use crate::request::local_reply::Refusal;
+use crate::refusal::Refusal;
+use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Endpoints that are tried before it fails: nothing was sent to those that refused.
-pub const CONNECT_ATTEMPTS_MAX: usize = 3;
-
-/// What was tried for one request besides the first attempt; each once at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tried {
-    /// Again, after a connection died before any byte of an answer.
-    pub repeated: bool,
-    /// Another endpoint, after one whose application is not there.
-    pub elsewhere: bool,
+/// What may be tried again, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptPlan {
+    /// Endpoints that are asked for a connection before an attempt fails: nothing was sent to those that refused.
+    pub connects_max: u8,
+    /// Attempts on a fresh connection after one that died before any byte of a response.
+    pub repeats_max: u8,
+    /// Attempts at another endpoint after one whose application is not there.
+    pub moves_max: u8,
+    /// A request's body is kept for another attempt up to this size: a unary gRPC message, usually.
+    pub replay_bytes_max: u64,
 }
 
-impl Tried {
-    /// Whether nothing was tried yet.
+impl AttemptPlan {
+    /// Where no route says otherwise.
+    pub const DEFAULT: Self =
+        Self { connects_max: 3, repeats_max: 1, moves_max: 1, replay_bytes_max: 16 * 1024 };
+}
+
+/// The attempts of one request so far.
+#[derive(Debug)]
+pub struct Attempts {
+    plan: AttemptPlan,
+    repeats: u8,
+    moves: u8,
+    /// The endpoint of the last attempt that failed.
+    failed: Option<Rc<Slot<Peer>>>,
+}
+
+/// What may follow an attempt that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct May {
+    /// The same on a fresh connection.
+    pub repeat: bool,
+    /// The same at another endpoint, whose application is there.
+    pub move_on: bool,
+}
+
+impl Attempts {
+    /// None yet.
     #[must_use]
-    pub fn is_first(self) -> bool {
-        self == Self::default()
+    pub fn new(plan: AttemptPlan) -> Self {
+        Self { plan, repeats: 0, moves: 0, failed: None }
     }
 
-    /// When this attempt begins: the first with the request, which spares a reading of the clock.
+    /// When the next attempt begins: the first with the request, which spares a reading of the clock.
     #[must_use]
-    pub fn begins(self, begun: Instant) -> Instant {
-        if self.is_first() { begun } else { Instant::now() }
+    pub fn next_begins(&self, begun: Instant) -> Instant {
+        if self.failed.is_none() { begun } else { Instant::now() }
     }
 
-    /// Whether a connection's death may be answered with another attempt. A reused one may just have been closed as idle;
-    /// one to another proxy dies unanswered only when that proxy does.
+    /// Whether the next attempt must have a connection that has not served before.
     #[must_use]
-    pub fn may_repeat(self, reused: bool, slot: &Slot<Peer>) -> bool {
-        !self.repeated && (reused || slot.endpoint.identity.is_some())
+    pub fn fresh_only(&self) -> bool {
+        self.repeats > 0
     }
 
-    /// Whether an endpoint whose application is not there may be passed over.
+    /// What may follow an attempt at this endpoint. A reused connection may just have been closed as idle; one to another
+    /// proxy dies unanswered only when that proxy does.
     #[must_use]
-    pub fn may_go_elsewhere(self, backend: &Backend, slot: &Slot<Peer>) -> bool {
-        !self.elsewhere && backend.len() > 1 && slot.endpoint.identity.is_some()
+    pub fn may(&self, backend: &Backend, slot: &Slot<Peer>, reused: bool) -> May {
+        let to_proxy = slot.endpoint.identity.is_some();
+        May {
+            repeat: self.repeats < self.plan.repeats_max && (reused || to_proxy),
+            move_on: self.moves < self.plan.moves_max && backend.len() > 1 && to_proxy,
+        }
+    }
+
+    /// A connection to this endpoint has died: the next attempt repeats it.
+    pub fn repeat(&mut self, slot: Rc<Slot<Peer>>) {
+        self.repeats += 1;
+        self.failed = Some(slot);
+    }
+
+    /// The application of this endpoint is not there: the next attempt goes elsewhere.
+    pub fn move_on(&mut self, slot: Rc<Slot<Peer>>) {
+        self.moves += 1;
+        self.failed = Some(slot);
+    }
+
+    /// The endpoint of the last attempt that failed.
+    #[must_use]
+    pub fn failed(&self) -> Option<&Rc<Slot<Peer>>> {
+        self.failed.as_ref()
     }
 }
 
@@ -53,19 +101,19 @@ impl Tried {
 /// another. `begun` is now, or near enough.
 ///
 /// # Errors
-/// What the last of [`CONNECT_ATTEMPTS_MAX`] said; or a limit or want of our own, which no other endpoint could mend.
+/// What the last of `connects_max` said; or a limit or want of our own, which no other endpoint could mend.
 pub async fn acquire<T>(
-    worker: &Worker,
+    thread: &ThreadContext,
     backend: &Backend,
-    failed: Option<&Rc<Slot<Peer>>>,
+    (failed, connects_max): (Option<&Rc<Slot<Peer>>>, u8),
     begun: Instant,
     connect: impl AsyncFn(&Rc<Slot<Peer>>) -> Result<T, Refusal>,
 ) -> Result<(Rc<Slot<Peer>>, T), Refusal> {
     let mut refused: Option<(Rc<Slot<Peer>>, Refusal)> = None;
     let mut now = begun;
-    for _ in 0..CONNECT_ATTEMPTS_MAX {
+    for _ in 0..connects_max {
         let avoid = refused.as_ref().map(|(slot, _)| slot).or(failed);
-        let Some(slot) = backend.pick(worker, now, avoid) else { break };
+        let Some(slot) = backend.pick(thread, now, avoid) else { break };
         let refusal = match connect(&slot).await {
             Ok(made) => return Ok((slot, made)),
             Err(refusal) => refusal,
@@ -74,7 +122,7 @@ pub async fn acquire<T>(
             return Err(refusal);
         }
         now = Instant::now();
-        slot.refused(now, &worker.random);
+        slot.refused(now, &thread.random);
         refused = Some((slot, refusal));
         if backend.len() < 2 {
             break;

@@ -48,7 +48,7 @@ impl FromStr for Format {
 
 /// What is known about a request that has ended. Texts of the client are bytes as they came; empty is absent.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct Line<'a> {
     /// When the request began.
     pub began: SystemTime,
     /// Direction.
@@ -118,7 +118,7 @@ impl AccessLog {
     }
 
     /// Queues a line; never waits.
-    pub fn write(&self, record: &Record<'_>) {
+    pub fn write(&self, record: &Line<'_>) {
         match self.queue.try_send(Message::Line(line(self.format, record))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
@@ -160,14 +160,14 @@ fn write_lines(queue: &Receiver<Message>, mut out: impl Write) {
 }
 
 /// The line, with its newline.
-fn line(format: Format, record: &Record<'_>) -> String {
+fn line(format: Format, record: &Line<'_>) -> String {
     match format {
         Format::Apache => apache(record),
         Format::Json => json(record),
     }
 }
 
-fn apache(record: &Record<'_>) -> String {
+fn apache(record: &Line<'_>) -> String {
     let mut line = String::with_capacity(256);
     let time = OffsetDateTime::from(record.began).format(APACHE_TIME).unwrap_or_default();
     let _ = write!(line, "{} - ", record.client.ip().to_canonical());
@@ -215,7 +215,7 @@ fn escape(line: &mut String, bytes: &[u8]) {
     }
 }
 
-fn json(record: &Record<'_>) -> String {
+fn json(record: &Line<'_>) -> String {
     let time = OffsetDateTime::from(record.began).format(JSON_TIME).unwrap_or_default();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut line = serde_json::json!({
@@ -252,8 +252,8 @@ mod tests {
     use std::sync::Mutex;
     use std::time::UNIX_EPOCH;
 
-    fn record() -> Record<'static> {
-        Record {
+    fn record() -> Line<'static> {
+        Line {
             began: UNIX_EPOCH + Duration::from_millis(1_795_251_901_023),
             direction: Direction::Inbound,
             client: "[::ffff:10.0.0.7]:4000".parse().unwrap(),
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn apache_lines() {
-        let check = |record: &Record<'_>, expected: &str| {
+        let check = |record: &Line<'_>, expected: &str| {
             assert_eq!(line(Format::Apache, record), expected);
         };
         check(
@@ -287,7 +287,7 @@ mod tests {
                 "\n"
             ),
         );
-        let plain = Record {
+        let plain = Line {
             client_id: "",
             user_agent: b"",
             ending: Ending::NoEndpoints,

@@ -1,7 +1,8 @@
 //! What a series is about. Names and values are linkerd's, so that dashboards port.
 
 use leno_model::name::{PeerName, Resource};
-use leno_model::workload::Labels;
+use leno_model::policy::{InboundPolicy, PeerTls};
+use leno_model::workload::{Endpoint, Labels};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -65,6 +66,26 @@ pub enum TlsLabel {
     Opaque,
 }
 
+impl TlsLabel {
+    /// Of connections to an endpoint.
+    #[must_use]
+    pub fn to_endpoint(endpoint: &Endpoint) -> Self {
+        match &endpoint.identity {
+            Some(identity) => Self::Mutual(Some(identity.name.clone())),
+            None => Self::None(NoTls::NotProvidedByServiceDiscovery),
+        }
+    }
+
+    /// Of connections from a client.
+    #[must_use]
+    pub fn from_client(peer: &PeerTls) -> Self {
+        match peer {
+            PeerTls::Established(name) => Self::Mutual(name.clone()),
+            PeerTls::None => Self::None(NoTls::NoTlsFromRemote),
+        }
+    }
+}
+
 /// Labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HttpLabels {
@@ -117,6 +138,38 @@ pub struct AuthzLabels {
 }
 
 impl HttpLabels {
+    /// Requests to an endpoint.
+    #[must_use]
+    pub fn outbound(
+        endpoint: &Endpoint,
+        parent: Option<&Resource>,
+        route: Option<&Resource>,
+    ) -> Self {
+        Self {
+            direction: Direction::Outbound,
+            target: endpoint.address,
+            tls: TlsLabel::to_endpoint(endpoint),
+            endpoint_labels: endpoint.labels.clone(),
+            server: parent.cloned(),
+            route: route.cloned(),
+            authz: None,
+        }
+    }
+
+    /// Requests to our application.
+    #[must_use]
+    pub fn inbound(policy: &InboundPolicy, target: SocketAddr, peer: &PeerTls) -> Self {
+        Self {
+            direction: Direction::Inbound,
+            target,
+            tls: TlsLabel::from_client(peer),
+            endpoint_labels: Labels::default(),
+            server: Some(policy.server.clone()),
+            route: None,
+            authz: None,
+        }
+    }
+
     /// As in the exposition, without braces.
     #[must_use]
     pub fn text(&self) -> String {
@@ -133,6 +186,32 @@ impl HttpLabels {
 }
 
 impl TcpLabels {
+    /// Connections that we accept.
+    #[must_use]
+    pub fn accepted(direction: Direction, target: SocketAddr, tls: TlsLabel) -> Self {
+        Self {
+            direction,
+            peer: PeerSide::Src,
+            target,
+            tls,
+            endpoint_labels: Labels::default(),
+            server: None,
+        }
+    }
+
+    /// Connections to an endpoint.
+    #[must_use]
+    pub fn opened(direction: Direction, endpoint: &Endpoint) -> Self {
+        Self {
+            direction,
+            peer: PeerSide::Dst,
+            target: endpoint.address,
+            tls: TlsLabel::to_endpoint(endpoint),
+            endpoint_labels: endpoint.labels.clone(),
+            server: None,
+        }
+    }
+
     /// As in the exposition, without braces.
     #[must_use]
     pub fn text(&self) -> String {

@@ -1,7 +1,7 @@
 //! The numbers behind one set of labels. Each block is written by the one thread that holds its series, with a plain
 //! load and store; the scrape reads it from another. A scrape may see a request counted and its response not yet.
 
-use super::histogram::Histogram;
+use super::histogram::{Histogram, bump};
 use crate::ending::{Ending, Fault};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -17,11 +17,6 @@ const GRPC_FAILURES: [u16; 5] = [2, 4, 13, 14, 15];
 /// The values of `errno`; the place in this list is the place in [`TcpBlock::closed`].
 pub(super) const ERRNOS: [&str; 5] =
     ["", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ETIMEDOUT"];
-
-/// Adds without a read-modify-write instruction: right as long as only one thread writes.
-pub(super) fn bump(cell: &AtomicU64, by: u64) {
-    cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
-}
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Connections to one endpoint that nobody uses now.
 
 use crate::io::Stream;
-use crate::mesh::Worker;
+use crate::thread::ThreadContext;
 use std::cell::RefCell;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -34,10 +34,10 @@ impl Idle {
     }
 
     /// Keeps one, where there is room.
-    pub fn put(&self, stream: Stream, worker: &Worker) {
+    pub fn put(&self, stream: Stream, thread: &ThreadContext) {
         let mut idle = self.0.borrow_mut();
-        if stream.may_stay() && idle.len() < worker.limits.pool_idle_max {
-            idle.push((stream, worker.swept_at()));
+        if stream.may_stay() && idle.len() < thread.limits.pool_idle_max {
+            idle.push((stream, thread.swept_at()));
         }
     }
 

@@ -1,24 +1,17 @@
 //! The shared connection to one endpoint: made when a crowd comes, closed when it is old or has nothing to do.
 
-use crate::balance::Slot;
-use crate::conn::dial;
 use crate::io::Stream;
-use crate::mesh::Worker;
 use crate::multiplex::Session;
 use crate::multiplex::frame::FRAME_BYTES_MAX;
-use crate::request::local_reply::Refusal;
-use crate::upstream::{Idle, Peer};
-use leno_runtime::tasks;
-use leno_tls::Refused;
+use crate::refusal::Refusal;
+use crate::upstream::idle::Idle;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-/// A proxy that does not know how to share is asked again after this long: it may be another one by then.
-const UNKNOWN_FOR: Duration = Duration::from_mins(10);
-/// One that could not be reached, after this long.
-const UNREACHED_FOR: Duration = Duration::from_secs(1);
+/// One that could not be opened is tried again after this long.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A session gets no new streams after this long: who is on the other side was verified when it began.
 const AGE_MAX: Duration = Duration::from_hours(1);
 
@@ -119,53 +112,31 @@ impl Shared {
         self.failed.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// It is open, or cannot be and may be tried again at this time.
-    fn told(&self, next: Instant, failed: Option<Refusal>) {
+    /// It is open.
+    pub(super) fn holds(&self, session: Rc<Session>, now: Instant) {
+        self.held.replace(Some(Held { session, since: now }));
+        self.not_opened(now + AGAIN_AFTER, None);
+    }
+
+    /// Nobody opens it now, and it may be tried again at this time.
+    pub(super) fn not_opened(&self, next: Instant, failed: Option<Refusal>) {
         self.next.set(Next::NotBefore(next));
         self.failed.replace(failed);
         self.waiting.notify_waiters();
     }
 
-    /// Whether one should be opened now.
-    fn is_wanted(&self, now: Instant) -> bool {
+    /// Whether one should be opened now; then it is the caller who opens it.
+    pub(super) fn claim(&self, now: Instant) -> bool {
         let usable = self.held.borrow().as_ref().is_some_and(|held| held.session.is_open());
-        !usable
+        let wanted = !usable
             && match self.next.get() {
                 Next::Now => true,
                 Next::Opening => false,
                 Next::NotBefore(at) => now >= at,
-            }
-    }
-}
-
-/// A crowd is at this endpoint: a shared connection is opened, unless there is one.
-pub fn begin(worker: &Rc<Worker>, slot: &Rc<Slot<Peer>>) {
-    if worker.drain.has_started() || !slot.data.shared.is_wanted(worker.swept_at()) {
-        return;
-    }
-    slot.data.shared.next.set(Next::Opening);
-    let (worker, slot) = (worker.clone(), slot.clone());
-    tasks::spawn_local("shared connection", async move {
-        let dialled = dial::shared(&worker, &slot.endpoint).await;
-        let shared = &slot.data.shared;
-        let now = Instant::now();
-        let stream = match dialled {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(Refused::ApplicationProtocol)) => return shared.told(now + UNKNOWN_FOR, None),
-            // Those who wait connect for themselves, and hear what is wrong, if it still is.
-            Ok(Err(_)) => return shared.told(now + UNREACHED_FOR, None),
-            Err(refusal) => return shared.told(now + UNREACHED_FOR, Some(refusal)),
-        };
-        slot.connected();
-        let session = Session::dialled();
-        shared.held.replace(Some(Held { session: session.clone(), since: now }));
-        shared.told(now + UNREACHED_FOR, None);
-        slot.data.tell_all();
-        let drain = worker.drain.clone();
-        // The endpoint may go, and the thread with it, while the session ends its streams.
-        drop((slot, worker));
-        if let Err(error) = session.run(stream, &drain, drop).await {
-            tracing::debug!(%error, "a shared connection broke");
+            };
+        if wanted {
+            self.next.set(Next::Opening);
         }
-    });
+        wanted
+    }
 }

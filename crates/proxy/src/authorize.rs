@@ -1,0 +1,305 @@
+//! Who may: the one place that decides about connections, about requests, and again about everything that is open when the
+//! policy of its port changes.
+//!
+//! The rules themselves are pure: `leno_model::policy`.
+
+use crate::ending::Ending;
+use crate::mesh::followed::Followed;
+use crate::refusal::Refusal;
+use crate::request::view::View;
+use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
+use crate::thread::ThreadContext;
+use leno_model::name::PeerName;
+use leno_model::policy::{self, InboundPolicy, PeerTls};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Instant;
+use tokio::sync::watch;
+
+/// A client and what it wants to reach.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Where the client connected from.
+    pub client: SocketAddr,
+    /// The address that the client wants to reach.
+    pub target: SocketAddr,
+    /// How the client has proved its identity.
+    pub peer: PeerTls,
+}
+
+impl Connection {
+    /// The client's verified name.
+    #[must_use]
+    pub fn peer_name(&self) -> Option<&PeerName> {
+        match &self.peer {
+            PeerTls::Established(name) => name.as_ref(),
+            PeerTls::None => None,
+        }
+    }
+}
+
+/// A policy's verdict on one client, and the counter of such verdicts.
+#[derive(Debug)]
+pub struct Decided {
+    /// The policy that decided.
+    pub policy: Arc<InboundPolicy>,
+    /// What the policy says.
+    pub verdict: Result<(), Refusal>,
+    /// The numbers of the client's requests, once there was one.
+    pub series: OnceCell<Rc<HttpSeries>>,
+    transport: Transport,
+    generation: u64,
+    /// Absent for health probes.
+    counter: Option<Rc<Counter>>,
+}
+
+impl Decided {
+    /// Counts the verdict.
+    pub fn count(&self) {
+        self.counter.iter().for_each(|counter| counter.add(1));
+    }
+}
+
+/// The policy of one port, and what is open under it.
+pub struct PortPolicy {
+    followed: Followed<InboundPolicy>,
+    /// The policy that everything open was last compared with, and how many there were before it.
+    applied: RefCell<Arc<InboundPolicy>>,
+    generation: Cell<u64>,
+    open: RefCell<Open>,
+}
+
+/// Tasks to be woken when the policy changes; a place that is free names the next free one.
+#[derive(Debug, Default)]
+struct Open {
+    places: Vec<Slot>,
+    free: Option<usize>,
+    taken: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Free(Option<usize>),
+    Taken(Waker),
+}
+
+/// Places that are kept while nothing is open.
+const PLACES_KEPT_MAX: usize = 64;
+
+impl Open {
+    fn insert(&mut self, waker: Waker) -> usize {
+        self.taken += 1;
+        match self.free {
+            Some(place) => {
+                if let Slot::Free(next) = self.places[place] {
+                    self.free = next;
+                }
+                self.places[place] = Slot::Taken(waker);
+                place
+            }
+            None => {
+                self.places.push(Slot::Taken(waker));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.taken -= 1;
+        self.places[place] = Slot::Free(self.free);
+        self.free = Some(place);
+        if self.taken == 0 && self.places.len() > PLACES_KEPT_MAX {
+            *self = Self::default();
+        }
+    }
+}
+
+impl PortPolicy {
+    /// Follows the policy of a port.
+    #[must_use]
+    pub fn new(policy: watch::Receiver<Arc<InboundPolicy>>) -> Self {
+        let followed = Followed::new(policy);
+        let applied = RefCell::new(followed.get());
+        Self { followed, applied, generation: Cell::new(0), open: RefCell::default() }
+    }
+
+    /// The policy as of now.
+    #[must_use]
+    pub fn get(&self) -> Arc<InboundPolicy> {
+        self.followed.get()
+    }
+
+    /// It was asked for.
+    pub fn used(&self, now: Instant) {
+        self.followed.used(now);
+    }
+
+    /// When it was last asked for.
+    #[must_use]
+    pub fn used_at(&self) -> Instant {
+        self.followed.used_at()
+    }
+
+    /// Where the policy has changed, wakes everything that is open under it. Each then decides about itself.
+    pub fn sweep(&self) {
+        let policy = self.get();
+        if Arc::ptr_eq(&self.applied.borrow(), &policy) {
+            return;
+        }
+        self.applied.replace(policy);
+        self.generation.set(self.generation.get() + 1);
+        for place in &self.open.borrow().places {
+            if let Slot::Taken(waker) = place {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// The verdict on a connection, or on its requests; `known` is the last one, which holds until the policy changes.
+    pub fn decide(
+        &self,
+        thread: &ThreadContext,
+        transport: Transport,
+        connection: &Connection,
+        known: &mut Option<Decided>,
+    ) -> Result<(), Refusal> {
+        let policy = self.get();
+        let holds = known.as_ref().is_some_and(|decided| {
+            decided.transport == transport && Arc::ptr_eq(&decided.policy, &policy)
+        });
+        if !holds {
+            *known = Some(self.decide_anew(thread, policy, transport, connection));
+        }
+        let unknown = || Err(Ending::PolicyUnknown.into());
+        known.as_ref().map_or_else(unknown, |decided| decided.verdict.clone())
+    }
+
+    /// A health probe of the node is always let in.
+    fn decide_anew(
+        &self,
+        thread: &ThreadContext,
+        policy: Arc<InboundPolicy>,
+        transport: Transport,
+        connection: &Connection,
+    ) -> Decided {
+        let Connection { client, target, peer } = connection;
+        let generation = self.generation.get();
+        let series = OnceCell::new();
+        if thread.config.probe_sources.iter().any(|net| net.contains(&client.ip())) {
+            return Decided {
+                policy,
+                transport,
+                generation,
+                verdict: Ok(()),
+                counter: None,
+                series,
+            };
+        }
+        let verdict = policy::decide(&policy, client.ip(), peer);
+        let labels = AuthzLabels {
+            target: *target,
+            tls: TlsLabel::from_client(peer),
+            server: policy.server.clone(),
+            route: None,
+            authz: verdict.as_ref().ok().map(|rule| rule.resource.clone()),
+        };
+        let counter = Some(thread.recorder.authz(transport, verdict.is_ok(), &labels));
+        let verdict = verdict.map(drop).map_err(|denied| {
+            let text = Ending::PolicyDenied.shown().text;
+            Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}"))
+        });
+        Decided { policy, transport, generation, verdict, counter, series }
+    }
+
+    /// Something that was let in is open from now on.
+    #[must_use]
+    pub fn open<'a>(
+        &'a self,
+        thread: &'a ThreadContext,
+        decided: &Decided,
+        connection: &'a Connection,
+    ) -> OpenGuard<'a> {
+        OpenGuard {
+            thread,
+            policy: self,
+            connection,
+            transport: decided.transport,
+            generation: decided.generation,
+            place: None,
+        }
+    }
+}
+
+/// Whether the routes of a port let this one request in, whose client the port itself does not let in.
+pub fn admits_request(
+    thread: &ThreadContext,
+    policy: &InboundPolicy,
+    connection: &Connection,
+    request: &View<'_>,
+) -> bool {
+    let Connection { client, target, peer } = connection;
+    if policy.routes.is_empty() || request.is_ambiguous() {
+        return false;
+    }
+    let Ok(rule) = policy::decide_request(policy, client.ip(), peer, request) else {
+        return false;
+    };
+    let labels = AuthzLabels {
+        target: *target,
+        tls: TlsLabel::from_client(peer),
+        server: policy.server.clone(),
+        route: None,
+        authz: Some(rule.resource.clone()),
+    };
+    thread.recorder.authz(Transport::Http, true, &labels).add(1);
+    true
+}
+
+/// Something that is open: it ends when the policy of its port changes and does not let it in any more.
+pub struct OpenGuard<'a> {
+    thread: &'a ThreadContext,
+    policy: &'a PortPolicy,
+    connection: &'a Connection,
+    transport: Transport,
+    /// Of the policy that let it in.
+    generation: u64,
+    place: Option<usize>,
+}
+
+impl OpenGuard<'_> {
+    /// Why it must end now; if it need not, its task is woken when the policy changes.
+    pub fn poll_denied(&mut self, context: &Context<'_>) -> Option<Refusal> {
+        let generation = self.policy.generation.get();
+        if generation != self.generation {
+            self.generation = generation;
+            let policy = self.policy.get();
+            let decided =
+                self.policy.decide_anew(self.thread, policy, self.transport, self.connection);
+            if let Err(refusal) = decided.verdict {
+                // Counted only now: that it was let in was counted when it came.
+                decided.counter.iter().for_each(|counter| counter.add(1));
+                return Some(refusal);
+            }
+        }
+        let mut open = self.policy.open.borrow_mut();
+        match self.place {
+            None => self.place = Some(open.insert(context.waker().clone())),
+            Some(place) => match &mut open.places[place] {
+                Slot::Taken(waker) if waker.will_wake(context.waker()) => {}
+                slot => *slot = Slot::Taken(context.waker().clone()),
+            },
+        }
+        None
+    }
+}
+
+impl Drop for OpenGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.policy.open.borrow_mut().remove(place);
+        }
+    }
+}

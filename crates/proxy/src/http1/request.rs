@@ -1,0 +1,368 @@
+//! One HTTP/1 request as the engine sees it: its head in place, its body as it comes.
+
+use super::exchange::{Done, Exchange, Failure, Outgoing};
+use super::scratch::Parts;
+use super::{exchange, malformed_reply};
+use crate::balance::Slot;
+use crate::ending::Ending;
+use crate::io::{Buffer, Stream};
+use crate::refusal::Refusal;
+use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place};
+use crate::request::decision::Plan;
+use crate::request::filters::headers::Lines;
+use crate::request::local_reply::LocalReply;
+use crate::request::record::{Description, RequestRecord};
+use crate::request::view::View;
+use crate::thread::ThreadContext;
+use crate::upstream::{Peer, acquire};
+use leno_http1::edit::{self, Edit, Persistence};
+use leno_http1::{BodyFraming, BodyReader, RequestHead, Upgrade, Version};
+use std::future::poll_fn;
+use std::io::Write;
+use std::rc::Rc;
+use std::task::{Poll, ready};
+
+/// The request.
+pub struct Http1Request<'a> {
+    thread: &'a ThreadContext,
+    client: &'a mut Stream,
+    /// Client bytes that are not sent yet.
+    ahead: &'a mut Buffer,
+    parts: &'a mut Parts,
+    /// Finds the end of the rest of the body, once the head was taken out of `ahead`.
+    body: Option<BodyReader>,
+    /// Bytes of the body that came with the head.
+    first_bytes: u64,
+    /// The client's connection may stay, as far as the request says.
+    keep_alive: bool,
+    next: Next,
+}
+
+/// What becomes of the client's connection after a request.
+#[derive(Debug)]
+pub enum Next {
+    /// Another request.
+    Keep,
+    /// It is closed; what was written has gone already, or need not arrive.
+    Close(Ending),
+    /// It is closed so that what was written arrives.
+    Linger(Ending),
+    /// Bytes both ways.
+    Tunnel(Box<Tunnel>),
+}
+
+/// The server's side of a tunnel.
+#[derive(Debug)]
+pub struct Tunnel {
+    /// The connection.
+    pub upstream: Stream,
+    /// Its first bytes.
+    pub spoken: Buffer,
+}
+
+impl<'a> Http1Request<'a> {
+    /// A request whose head has come.
+    #[must_use]
+    pub fn new(
+        thread: &'a ThreadContext,
+        client: &'a mut Stream,
+        ahead: &'a mut Buffer,
+        parts: &'a mut Parts,
+    ) -> Self {
+        let keep_alive = parts.request.keep_alive();
+        let next = Next::Keep;
+        Self { thread, client, ahead, parts, body: None, first_bytes: 0, keep_alive, next }
+    }
+
+    /// What becomes of the client's connection.
+    #[must_use]
+    pub fn next(self) -> Next {
+        self.next
+    }
+
+    /// The whole request was read, and none of the next.
+    fn is_whole(&self) -> bool {
+        match &self.body {
+            Some(body) => body.is_complete(),
+            None => self.parts.request.framing() == BodyFraming::None,
+        }
+    }
+
+    fn broken(&self, failure: Failure) -> Broken {
+        let head = &self.parts.request;
+        let unanswered = failure.is_unanswered();
+        let client_is_gone = matches!(failure.ending, Ending::ClientClosed | Ending::ClientReset);
+        let mut reply = LocalReply::from(failure.ending);
+        if let Some(malformed) = failure.malformed {
+            reply.refusal.detail = format!("{}: {malformed}", malformed.as_str());
+            if failure.ending == Ending::MalformedRequest {
+                reply.status = Some(malformed.status());
+            }
+        }
+        Broken {
+            reply,
+            answerable: !failure.response_begun && !client_is_gone,
+            repeatable: unanswered && (head.method().is_idempotent() || !failure.request_begun),
+        }
+    }
+}
+
+impl Codec for Http1Request<'_> {
+    type Upstream = Stream;
+
+    fn view(&self) -> View<'_> {
+        View::http1(&self.parts.request, self.ahead.filled())
+    }
+
+    fn describe(&self) -> Description {
+        let (head, bytes) = (&self.parts.request, self.ahead.filled());
+        let header = |name| head.header(bytes, name).unwrap_or_default().to_vec();
+        Description {
+            method: head.method_bytes(bytes).to_vec(),
+            path: head.target(bytes).to_vec(),
+            version: head.version().as_str(),
+            host: head.authority(bytes).unwrap_or_default().to_vec(),
+            user_agent: header("user-agent"),
+            referer: header("referer"),
+            endpoint: None,
+        }
+    }
+
+    /// Writes what goes up first into `parts.onward`, and takes it out of `ahead`.
+    fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
+        let head = &self.parts.request;
+        let lines = Lines::of(plan.request_changes());
+        let persistence = match head.version() {
+            // An HTTP/1.0 application must see what its client sent.
+            Version::Http10 if !head.keep_alive() => Persistence::Close,
+            _ => Persistence::Keep,
+        };
+        let edit = Edit { persistence, upgrade: forwards_upgrade(head), ..lines.edit() };
+        self.parts.onward.clear();
+        edit::write_request(head, self.ahead.filled(), &edit, &mut self.parts.onward);
+        let mut body = BodyReader::new(head.framing(), &self.thread.http1_limits);
+        let arrived = &self.ahead.filled()[head.length()..];
+        let progress = body.read(arrived).map_err(|malformed| {
+            self.keep_alive = false;
+            malformed_reply(malformed)
+        })?;
+        self.parts.onward.extend_from_slice(&arrived[..progress.taken]);
+        self.ahead.consume(head.length() + progress.taken);
+        self.ahead.release_if_empty();
+        self.first_bytes = progress.taken as u64;
+        self.body = Some(body);
+        Ok(())
+    }
+
+    async fn acquire(
+        &self,
+        place: Place<'_>,
+        slot: &Rc<Slot<Peer>>,
+    ) -> Result<Acquired<Stream>, Refusal> {
+        let head = &self.parts.request;
+        let tunnel = head.upgrade().is_some() || head.is_connect();
+        acquire::acquire(place, slot, self.is_whole() && !tunnel).await
+    }
+
+    async fn attempt(
+        &mut self,
+        attempt: &mut Attempt<'_, Stream>,
+        record: &mut RequestRecord,
+    ) -> Outcome {
+        let (Some(upstream), Some(body)) = (&mut attempt.upstream, self.body) else {
+            return Outcome::Broken(Broken::cut(Ending::UpstreamClosed));
+        };
+        let request = &self.parts.request;
+        let outgoing = Outgoing {
+            onward: &self.parts.onward,
+            body,
+            exchange: request.exchange(forwards_upgrade(request)),
+            keep_alive: self.keep_alive,
+            drain: &self.thread.drain,
+            elsewhere: attempt.may.move_on,
+        };
+        let mut running = Exchange::new(
+            (&mut *self.client, &mut *upstream),
+            outgoing,
+            self.ahead,
+            (&mut self.parts.response, &mut self.parts.downward),
+            (&self.thread.http1_limits, attempt.plan),
+        );
+        let open = &mut attempt.open;
+        let outcome = poll_fn(|context| {
+            if let Poll::Ready(outcome) = running.poll(context) {
+                return Poll::Ready(Ok(outcome));
+            }
+            match open.as_mut().and_then(|open| open.poll_denied(context)) {
+                Some(denied) => Poll::Ready(Err(denied)),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+        let response_bytes = running.response_bytes;
+        record.head_at = running.head_at;
+        record.request_bytes = self.first_bytes + running.request_bytes;
+        record.response_bytes = response_bytes;
+        let response_begun = running.response_begun;
+        let spoken = std::mem::take(&mut running.response);
+        drop(running);
+        if response_begun && record.head_at.is_some() {
+            record.status = self.parts.response.status();
+        }
+        let failure = match outcome {
+            Ok(exchange::Outcome::Done(Done {
+                upstream: upstream_stays,
+                client: client_stays,
+            })) => {
+                record.status = self.parts.response.status();
+                attempt.slot.data.shared.answered(response_bytes);
+                if upstream_stays && let Some(upstream) = attempt.upstream.take() {
+                    attempt.slot.data.put(upstream, self.thread);
+                }
+                if !(self.keep_alive && client_stays) {
+                    self.next = Next::Linger(Ending::Complete);
+                }
+                return Outcome::Complete;
+            }
+            Ok(exchange::Outcome::Tunnel) => {
+                record.status = self.parts.response.status();
+                if let Some(upstream) = attempt.upstream.take() {
+                    self.next = Next::Tunnel(Box::new(Tunnel { upstream, spoken }));
+                }
+                return Outcome::Complete;
+            }
+            Ok(exchange::Outcome::Failed(failure)) => failure,
+            Err(denied) => {
+                upstream_is_reset(attempt);
+                let answerable = !response_begun;
+                return Outcome::Broken(Broken {
+                    reply: denied.into(),
+                    answerable,
+                    repeatable: false,
+                });
+            }
+        };
+        if failure.ending == Ending::UpstreamRefused && failure.replayable {
+            return Outcome::Unreachable;
+        }
+        let broken = self.broken(failure);
+        if !(broken.repeatable && attempt.may.repeat) {
+            upstream_is_reset(attempt);
+        }
+        Outcome::Broken(broken)
+    }
+
+    fn rewind(&mut self) -> bool {
+        // Only what is still in `onward` was sent: see `Failure::replayable`.
+        true
+    }
+
+    fn shown(&self, reply: &LocalReply) -> (u16, Option<u16>) {
+        (reply.status(), None)
+    }
+
+    async fn reply(&mut self, reply: LocalReply, close: bool) {
+        let ending = reply.ending();
+        let whole = self.is_whole();
+        if self.body.is_none() {
+            self.ahead.consume(self.parts.request.length());
+        }
+        let keep = whole && self.keep_alive && !close && !ending.ends_connection();
+        let mut bytes = Vec::new();
+        write_reply(&reply, self.parts.request.version(), keep, &mut bytes);
+        let written = write_all(self.client, &bytes).await;
+        self.next = match (keep, written) {
+            (true, true) => Next::Keep,
+            (true, false) => Next::Close(Ending::ClientReset),
+            (false, true) => Next::Linger(ending),
+            (false, false) => Next::Close(ending),
+        };
+    }
+
+    fn cut(&mut self, broken: &Broken, _record: &mut RequestRecord) {
+        self.client.reset_on_drop();
+        self.next = Next::Close(broken.ending());
+    }
+}
+
+fn upstream_is_reset(attempt: &Attempt<'_, Stream>) {
+    if let Some(upstream) = &attempt.upstream {
+        upstream.reset_on_drop();
+    }
+}
+
+/// An upgrade to HTTP/2 would carry requests past policy and metrics; every hop may ignore it (RFC 9110 §7.8).
+fn forwards_upgrade(head: &RequestHead) -> bool {
+    head.upgrade().is_some_and(|upgrade| upgrade != Upgrade::H2c)
+}
+
+/// Writes a whole response; `keep_alive` says whether the connection stays.
+pub fn write_reply(reply: &LocalReply, version: Version, keep_alive: bool, out: &mut Vec<u8>) {
+    let connection = match (keep_alive, version) {
+        (false, _) => "connection: close\r\n",
+        (true, Version::Http10) => "connection: keep-alive\r\n",
+        (true, Version::Http11) => "",
+    };
+    let status = reply.status();
+    let (version, reason) = (version.as_str(), reason(status));
+    // Writing to a Vec cannot fail.
+    let _infallible = write!(out, "{version} {status} {reason}\r\n");
+    for (name, value) in reply.fields() {
+        let _infallible = write!(out, "{name}: {value}\r\n");
+    }
+    let _infallible = write!(out, "content-length: 0\r\n{connection}\r\n");
+}
+
+/// The reason phrase, which the `http` crate knows.
+fn reason(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason()).unwrap_or("")
+}
+
+/// Writes and flushes; `false` when the client is gone.
+pub async fn write_all(client: &mut Stream, mut bytes: &[u8]) -> bool {
+    poll_fn(|context| {
+        while !bytes.is_empty() {
+            match ready!(client.poll_write(context, bytes)) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(_) => return Poll::Ready(false),
+            }
+        }
+        client.poll_flush(context).map(|flushed| flushed.is_ok())
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reply: &LocalReply, keep_alive: bool, expected: &str) {
+        let mut out = Vec::new();
+        write_reply(reply, Version::Http11, keep_alive, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_reply_says_why() {
+        let refusal = Refusal::because(Ending::NoEndpoints, "no endpoint of web\r\nx: y");
+        check(
+            &refusal.into(),
+            false,
+            "HTTP/1.1 503 Service Unavailable\r\nl5d-proxy-error: no endpoint of web??x: y\r\n\
+             content-length: 0\r\nconnection: close\r\n\r\n",
+        );
+        check(
+            &LocalReply::from(Ending::UpstreamRefused).unreachable(),
+            true,
+            "HTTP/1.1 502 Bad Gateway\r\nl5d-proxy-error: the server refused the connection; \
+             check that it listens on this address and port\r\n\
+             leno-application: unreachable\r\ncontent-length: 0\r\n\r\n",
+        );
+        check(
+            &LocalReply::redirect(302, "http://web/".to_owned()),
+            true,
+            "HTTP/1.1 302 Found\r\nlocation: http://web/\r\ncontent-length: 0\r\n\r\n",
+        );
+    }
+}

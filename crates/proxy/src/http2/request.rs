@@ -1,0 +1,419 @@
+//! One HTTP/2 request as the engine sees it.
+//!
+//! A reset is passed on with its reason. Where the upstream's connection is lost, gRPC gets `UNAVAILABLE` and not a
+//! reset, as from a direct connection; HTTP gets 502, or a reset once the response has begun.
+
+use super::body::{Body, Fault, reason};
+use super::client::Lease;
+use crate::balance::Slot;
+use crate::conn::dial;
+use crate::ending::Ending;
+use crate::refusal::Refusal;
+use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place};
+use crate::request::decision::Plan;
+use crate::request::engine;
+use crate::request::filters::headers;
+use crate::request::local_reply::{LocalReply, UNREACHABLE};
+use crate::request::record::{Description, RequestRecord};
+use crate::request::side::Side;
+use crate::request::view::View;
+use crate::thread::ThreadContext;
+use crate::upstream::Peer;
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Serves one stream, and returns how it ended.
+pub async fn serve<S: Side>(
+    thread: &Rc<ThreadContext>,
+    side: &S,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) -> Ending {
+    let (parts, body) = request.into_parts();
+    let is_grpc = is_grpc(&parts.headers);
+    let ended = body.is_end_stream();
+    let up = Body::new(body, ended);
+    let (flight, reset) = (None, None);
+    let mut request = Http2Request { parts, ended, up, respond, is_grpc, flight, reset };
+    engine::serve(thread, side, &mut request).await
+}
+
+/// The request.
+struct Http2Request {
+    parts: http::request::Parts,
+    /// The head has said that there is no body.
+    ended: bool,
+    up: Body,
+    respond: SendResponse<Bytes>,
+    is_grpc: bool,
+    flight: Option<Flight>,
+    /// The upstream's reset, to be passed on.
+    reset: Option<Reason>,
+}
+
+/// The upstream's stream while an attempt runs.
+struct Flight {
+    send: SendStream<Bytes>,
+    response: Option<h2::client::ResponseFuture>,
+    /// The response's body and where it goes, once its head has come.
+    down: Option<(Body, SendStream<Bytes>)>,
+}
+
+/// Why an attempt stopped early.
+#[derive(Debug)]
+enum Stopped {
+    /// By the other proxy, whose application is not there; the request's body is rewound.
+    Unreachable,
+    /// By policy.
+    Denied(Refusal),
+    Client(Option<Reason>),
+    Upstream(Option<h2::Error>),
+}
+
+impl Codec for Http2Request {
+    type Upstream = Lease;
+
+    fn view(&self) -> View<'_> {
+        View::http2(&self.parts)
+    }
+
+    fn describe(&self) -> Description {
+        let parts = &self.parts;
+        let header =
+            |name| parts.headers.get(name).map_or_else(Vec::new, |value| value.as_bytes().to_vec());
+        Description {
+            method: parts.method.as_str().into(),
+            path: parts.uri.path_and_query().map_or_else(Vec::new, |path| path.as_str().into()),
+            version: "HTTP/2.0",
+            host: parts.uri.authority().map_or_else(|| header("host"), |host| host.as_str().into()),
+            user_agent: header("user-agent"),
+            referer: header("referer"),
+            endpoint: None,
+        }
+    }
+
+    fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
+        for change in plan.request_changes() {
+            headers::apply(change, &mut self.parts.headers);
+        }
+        self.up.replayable(plan.attempts.replay_bytes_max);
+        Ok(())
+    }
+
+    async fn acquire(
+        &self,
+        place: Place<'_>,
+        slot: &Rc<Slot<Peer>>,
+    ) -> Result<Acquired<Lease>, Refusal> {
+        let Place { thread, direction, pool, fresh_only } = place;
+        let _pending = pool.pending(thread)?;
+        let connect = || dial::connect(thread, direction, &slot.endpoint, dial::Carries::Http);
+        let upstream = slot.data.http2.lease(thread, fresh_only, connect).await?;
+        let reused = upstream.reused;
+        if !reused {
+            slot.connected();
+        }
+        Ok(Acquired { upstream, reused, at_once: false })
+    }
+
+    async fn attempt(
+        &mut self,
+        attempt: &mut Attempt<'_, Lease>,
+        record: &mut RequestRecord,
+    ) -> Outcome {
+        let Some(lease) = &mut attempt.upstream else {
+            return Outcome::Broken(Broken::cut(Ending::UpstreamClosed));
+        };
+        match lease.send.send_request(onward(&self.parts), self.ended) {
+            Ok((response, send)) => {
+                self.flight = Some(Flight { send, response: Some(response), down: None });
+            }
+            Err(error) => {
+                let refusal = Refusal::because(Ending::UpstreamReset, error.to_string());
+                let (answerable, repeatable) = (true, true);
+                return Outcome::Broken(Broken { reply: refusal.into(), answerable, repeatable });
+            }
+        }
+        let stopped = poll_fn(|context| self.poll(attempt, record, context)).await;
+        record.request_bytes = self.up.bytes;
+        let down = self.flight.as_ref().and_then(|flight| flight.down.as_ref());
+        record.response_bytes = down.map_or(0, |(body, _)| body.bytes);
+        match stopped {
+            Ok(()) => Outcome::Complete,
+            Err(Stopped::Unreachable) => {
+                self.flight = None;
+                Outcome::Unreachable
+            }
+            Err(stopped) => Outcome::Broken(self.broken(stopped, record)),
+        }
+    }
+
+    fn rewind(&mut self) -> bool {
+        (self.flight, self.reset) = (None, None);
+        self.up.rewind()
+    }
+
+    fn shown(&self, reply: &LocalReply) -> (u16, Option<u16>) {
+        match self.is_grpc {
+            _ if reply.ending().ends_connection() => (0, None),
+            true => (200, Some(reply.ending().shown().grpc)),
+            false => (reply.status(), None),
+        }
+    }
+
+    /// Where every request on the connection would be answered so, the stream is reset instead (RFC 9113 §8.7): with the
+    /// connection's GOAWAY before it, clients send the same request again on a new connection by themselves.
+    async fn reply(&mut self, reply: LocalReply, _close: bool) {
+        if reply.ending().ends_connection() {
+            return self.respond.send_reset(Reason::REFUSED_STREAM);
+        }
+        let mut response = Response::new(());
+        if self.is_grpc {
+            *response.headers_mut() = grpc_trailers(&reply.refusal);
+            let kind = HeaderValue::from_static("application/grpc");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+        } else {
+            *response.status_mut() =
+                StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        for (name, value) in reply.fields() {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        // A client that is gone gets nothing, and needs nothing.
+        let _gone = self.respond.send_response(response, true);
+    }
+
+    fn cut(&mut self, broken: &Broken, record: &mut RequestRecord) {
+        if let Some(reason) = self.reset {
+            return self.respond.send_reset(reason);
+        }
+        let client_is_gone = matches!(broken.ending(), Ending::ClientClosed | Ending::ClientReset);
+        let Some(Flight { down: Some((_, send)), .. }) = &mut self.flight else { return };
+        if client_is_gone {
+            return;
+        }
+        // A client that is gone gets nothing, and needs nothing.
+        if self.is_grpc {
+            record.grpc = Some(broken.ending().shown().grpc);
+            let _gone = send.send_trailers(grpc_trailers(&broken.reply.refusal));
+        } else {
+            send.send_reset(Reason::INTERNAL_ERROR);
+        }
+    }
+}
+
+impl Http2Request {
+    /// What a stop means. The client's reset is passed on here.
+    fn broken(&mut self, stopped: Stopped, record: &RequestRecord) -> Broken {
+        let unanswered = record.head_at.is_none();
+        let repeatable = unanswered && self.may_be_repeated(&stopped);
+        let begun = self.flight.as_ref().is_some_and(|flight| flight.down.is_some());
+        match stopped {
+            Stopped::Unreachable => Broken::cut(Ending::UpstreamRefused),
+            Stopped::Denied(refusal) => {
+                Broken { reply: refusal.into(), answerable: !begun, repeatable: false }
+            }
+            Stopped::Client(reason) => {
+                if let Some(flight) = &mut self.flight {
+                    flight.send.send_reset(reason.unwrap_or(Reason::CANCEL));
+                }
+                let reset = reason.is_some();
+                Broken::cut(if reset { Ending::ClientReset } else { Ending::ClientClosed })
+            }
+            Stopped::Upstream(Some(error)) if error.is_reset() && error.is_remote() => {
+                self.reset = Some(error.reason().unwrap_or(Reason::INTERNAL_ERROR));
+                Broken { repeatable, ..Broken::cut(Ending::UpstreamReset) }
+            }
+            Stopped::Upstream(error) => {
+                let detail = error.map_or_else(String::new, |error| error.to_string());
+                let detail = format!("upstream connection: {detail}");
+                let refusal = Refusal::because(Ending::UpstreamClosed, detail);
+                Broken { reply: refusal.into(), answerable: !begun, repeatable }
+            }
+        }
+    }
+
+    /// Whether the upstream has certainly not acted on the request, or may act on it twice.
+    fn may_be_repeated(&self, stopped: &Stopped) -> bool {
+        let idempotent = self.parts.method.is_idempotent();
+        match stopped {
+            Stopped::Client(_) | Stopped::Unreachable | Stopped::Denied(_) => false,
+            Stopped::Upstream(Some(error)) => {
+                error.reason() == Some(Reason::REFUSED_STREAM)
+                    || error.is_go_away()
+                    || (idempotent && !error.is_reset())
+            }
+            Stopped::Upstream(None) => idempotent,
+        }
+    }
+}
+
+impl Http2Request {
+    fn poll(
+        &mut self,
+        attempt: &mut Attempt<'_, Lease>,
+        record: &mut RequestRecord,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Stopped>> {
+        let mut up_stopped = false;
+        if !self.up.is_done()
+            && let Some(flight) = &mut self.flight
+        {
+            match self.up.poll(&mut flight.send, context) {
+                Poll::Ready(Err(Fault::Source(error))) => {
+                    return Poll::Ready(Err(Stopped::Client(reason(Some(&error)))));
+                }
+                // The upstream wants no more of it; its answer may be on the way.
+                Poll::Ready(Err(Fault::Target(_))) => up_stopped = true,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+        }
+        let down_done = match self.poll_down(attempt, record, context) {
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(stopped)) => return Poll::Ready(Err(stopped)),
+            Poll::Pending => false,
+        };
+        match (down_done, self.up.is_done(), up_stopped) {
+            (true, true, _) => return Poll::Ready(Ok(())),
+            // The whole answer is there and the upstream has had enough. Dropping the request's body tells the client
+            // to stop sending (RST_STREAM with NO_ERROR), after the answer: a reset sent here would overtake it.
+            (true, false, true) => return Poll::Ready(Ok(())),
+            _ => {}
+        }
+        match attempt.open.as_mut().and_then(|open| open.poll_denied(context)) {
+            Some(denied) => Poll::Ready(Err(Stopped::Denied(denied))),
+            None => Poll::Pending,
+        }
+    }
+
+    fn poll_down(
+        &mut self,
+        attempt: &Attempt<'_, Lease>,
+        record: &mut RequestRecord,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Stopped>> {
+        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
+        if let Some((body, send)) = &mut flight.down {
+            let polled = body.poll(send, context);
+            if let Some(trailers) = &body.trailers {
+                record.grpc = record.grpc.or_else(|| grpc_status(trailers));
+            }
+            return match polled {
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+                Poll::Ready(Err(Fault::Source(error))) => {
+                    Poll::Ready(Err(Stopped::Upstream(Some(error))))
+                }
+                Poll::Ready(Err(Fault::Target(error))) => {
+                    Poll::Ready(Err(Stopped::Client(reason(error.as_ref()))))
+                }
+                Poll::Pending => match send.poll_reset(context) {
+                    Poll::Ready(Ok(reason)) => Poll::Ready(Err(Stopped::Client(Some(reason)))),
+                    Poll::Ready(Err(_)) => Poll::Ready(Err(Stopped::Client(None))),
+                    Poll::Pending => Poll::Pending,
+                },
+            };
+        }
+        let Some(response) = &mut flight.response else { return Poll::Ready(Ok(())) };
+        while let Poll::Ready(Some(interim)) = response.poll_informational(context) {
+            match interim {
+                // A client that is gone says so below.
+                Ok(interim) => drop(self.respond.send_informational(interim)),
+                Err(error) => return Poll::Ready(Err(Stopped::Upstream(Some(error)))),
+            }
+        }
+        match std::pin::Pin::new(response).poll(context) {
+            Poll::Ready(Ok(head)) => {
+                flight.response = None;
+                self.begin(head, attempt, record)?;
+                self.poll_down(attempt, record, context)
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Stopped::Upstream(Some(error)))),
+            Poll::Pending => match self.respond.poll_reset(context) {
+                Poll::Ready(Ok(reason)) => Poll::Ready(Err(Stopped::Client(Some(reason)))),
+                Poll::Ready(Err(_)) => Poll::Ready(Err(Stopped::Client(None))),
+                Poll::Pending => Poll::Pending,
+            },
+        }
+    }
+
+    /// The response's head has come.
+    fn begin(
+        &mut self,
+        head: Response<RecvStream>,
+        attempt: &Attempt<'_, Lease>,
+        record: &mut RequestRecord,
+    ) -> Result<(), Stopped> {
+        let unreachable = head.headers().contains_key(UNREACHABLE.0);
+        if attempt.may.move_on && unreachable && self.up.rewind() {
+            return Err(Stopped::Unreachable);
+        }
+        record.head_at = Some(Instant::now());
+        let (mut parts, body) = head.into_parts();
+        parts.headers.remove(UNREACHABLE.0);
+        record.status = parts.status.as_u16();
+        record.grpc = grpc_status(&parts.headers);
+        for change in attempt.plan.response_changes() {
+            headers::apply(change, &mut parts.headers);
+        }
+        let ended = body.is_end_stream();
+        let announced = announced_length(&parts);
+        let send = self
+            .respond
+            .send_response(Response::from_parts(parts, ()), ended)
+            .map_err(|error| Stopped::Client(reason(Some(&error))))?;
+        if let Some(flight) = &mut self.flight {
+            flight.down = Some((Body::new(body, ended).of_response(announced), send));
+        }
+        Ok(())
+    }
+}
+
+/// The request as it goes on.
+fn onward(parts: &http::request::Parts) -> Request<()> {
+    let mut request = Request::new(());
+    *request.method_mut() = parts.method.clone();
+    *request.uri_mut() = parts.uri.clone();
+    // Without an authority (it has Host instead) h2 takes the request only as one that came by HTTP/1.
+    if parts.uri.authority().is_some() {
+        *request.version_mut() = http::Version::HTTP_2;
+    }
+    request.headers_mut().clone_from(&parts.headers);
+    request
+}
+
+fn grpc_trailers(refusal: &Refusal) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from(refusal.ending.shown().grpc));
+    // gRPC percent-encodes what is not printable; `text` is printable ASCII, where only '%' needs it.
+    if let Ok(message) = HeaderValue::from_str(&refusal.text().replace('%', "%25")) {
+        trailers.insert("grpc-message", message);
+    }
+    trailers
+}
+
+/// How long the body is by the word of its head: 0 where the status or gRPC's trailers-only form allows none.
+fn announced_length(head: &http::response::Parts) -> Option<u64> {
+    let bodiless = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if bodiless || head.headers.contains_key("grpc-status") {
+        return Some(0);
+    }
+    head.headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers
+        .get(http::header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn grpc_status(headers: &HeaderMap) -> Option<u16> {
+    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
+}

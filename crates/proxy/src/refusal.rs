@@ -1,0 +1,33 @@
+//! Why a request or a connection is not served: the ending, and what went wrong in this one case.
+
+use crate::ending::Ending;
+
+/// The reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The row of the table of endings.
+    pub ending: Ending,
+    /// What went wrong in this one case, for `l5d-proxy-error` and the log; empty for the ending's own text.
+    pub detail: String,
+}
+
+impl From<Ending> for Refusal {
+    fn from(ending: Ending) -> Self {
+        Self { ending, detail: String::new() }
+    }
+}
+
+impl Refusal {
+    /// A refusal with what went wrong in this one case.
+    #[must_use]
+    pub fn because(ending: Ending, detail: impl Into<String>) -> Self {
+        Self { ending, detail: detail.into() }
+    }
+
+    /// The reason as text, printable ASCII.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let text = if self.detail.is_empty() { self.ending.shown().text } else { &self.detail };
+        text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! What the engine needs of HTTP/1 and of HTTP/2: one request, from its head to the end of its response.
+
+use crate::authorize::OpenGuard;
+use crate::balance::Slot;
+use crate::ending::Ending;
+use crate::refusal::Refusal;
+use crate::request::attempts::May;
+use crate::request::decision::Plan;
+use crate::request::local_reply::LocalReply;
+use crate::request::record::{Description, RequestRecord};
+use crate::request::view::View;
+use crate::telemetry::Direction;
+use crate::thread::ThreadContext;
+use crate::upstream::{Backend, Peer};
+use std::rc::Rc;
+
+/// A request, as its protocol holds it.
+#[expect(
+    async_fn_in_trait,
+    reason = "a connection never leaves its thread, so no future needs to be Send"
+)]
+pub trait Codec {
+    /// A connection, or the right to a stream of one.
+    type Upstream;
+
+    /// What routing and policy read of it.
+    fn view(&self) -> View<'_>;
+    /// What the access log says of it.
+    fn describe(&self) -> Description;
+    /// Makes the request that goes on: with the plan's changes, ready to be sent.
+    fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply>;
+    /// What one attempt at this endpoint needs.
+    async fn acquire(
+        &self,
+        place: Place<'_>,
+        slot: &Rc<Slot<Peer>>,
+    ) -> Result<Acquired<Self::Upstream>, Refusal>;
+    /// Sends the request and passes the response on.
+    async fn attempt(
+        &mut self,
+        attempt: &mut Attempt<'_, Self::Upstream>,
+        record: &mut RequestRecord,
+    ) -> Outcome;
+    /// Goes back to the beginning of the request's body, where that is still at hand.
+    fn rewind(&mut self) -> bool;
+    /// Status and gRPC status that a reply has for this client.
+    fn shown(&self, reply: &LocalReply) -> (u16, Option<u16>);
+    /// Answers the client; `close` where its connection cannot be used again.
+    async fn reply(&mut self, reply: LocalReply, close: bool);
+    /// The response cannot go on, and no other can take its place: the client is told so, and both sides are released.
+    fn cut(&mut self, broken: &Broken, record: &mut RequestRecord);
+}
+
+/// Where a connection is acquired.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Of the thread.
+    pub thread: &'a Rc<ThreadContext>,
+    /// Whose connections these are, in metrics.
+    pub direction: Direction,
+    /// The endpoint is one of these.
+    pub pool: &'a Backend,
+    /// A connection that has served before is not wanted.
+    pub fresh_only: bool,
+}
+
+/// What was acquired.
+#[derive(Debug)]
+pub struct Acquired<U> {
+    /// Itself.
+    pub upstream: U,
+    /// It has served a request before, so the other side may just have closed it.
+    pub reused: bool,
+    /// It was there when it was asked for: nobody has waited.
+    pub at_once: bool,
+}
+
+/// One attempt.
+pub struct Attempt<'a, U> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The endpoint.
+    pub slot: &'a Slot<Peer>,
+    /// What may follow if it fails.
+    pub may: May,
+    /// Ends it when the policy changes.
+    pub open: Option<OpenGuard<'a>>,
+    /// The connection.
+    pub upstream: Option<U>,
+}
+
+/// How an attempt went.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The whole response was passed on.
+    Complete,
+    /// The other proxy has answered in the place of its application, which is not there. The request is at hand.
+    Unreachable,
+    /// It stopped early.
+    Broken(Broken),
+}
+
+/// Why it stopped early.
+#[derive(Debug)]
+pub struct Broken {
+    /// What the client is told where it can be.
+    pub reply: LocalReply,
+    /// The client can be: it is there, and no byte of a response was sent to it.
+    pub answerable: bool,
+    /// The endpoint has not answered, and has not acted on the request or may do so twice.
+    pub repeatable: bool,
+}
+
+impl Broken {
+    /// Nothing more can be said to the client.
+    #[must_use]
+    pub fn cut(ending: Ending) -> Self {
+        Self { reply: ending.into(), answerable: false, repeatable: false }
+    }
+
+    /// Its ending.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        self.reply.ending()
+    }
+}

@@ -1,0 +1,64 @@
+//! What becomes of a request: it is forwarded by a plan, or answered here. Pure.
+
+use crate::request::attempts::AttemptPlan;
+use crate::request::filters::headers;
+use crate::request::local_reply::LocalReply;
+use crate::request::route::{self, RouteChoice};
+use crate::request::view::View;
+use leno_model::route::{Filter, HeaderChange, OutboundPolicy};
+use std::sync::Arc;
+
+/// The decision.
+#[derive(Debug)]
+pub enum Decision {
+    /// To an endpoint.
+    Forward(Plan),
+    /// By the proxy itself; a redirect, for example.
+    Answer(LocalReply),
+}
+
+/// How a request is forwarded.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The route that it follows; requests to our application follow none.
+    pub route: Option<RouteChoice>,
+    /// What may be tried again.
+    pub attempts: AttemptPlan,
+    /// Not the port lets the client in, but a route of the port lets in this one request.
+    pub admitted_by_route: bool,
+}
+
+impl Plan {
+    /// A plan to our application.
+    #[must_use]
+    pub fn to_application(admitted_by_route: bool) -> Self {
+        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by_route }
+    }
+
+    /// Header changes of the request.
+    pub fn request_changes(&self) -> impl Iterator<Item = &HeaderChange> {
+        headers::of_request(self.filters())
+    }
+
+    /// Header changes of the response.
+    pub fn response_changes(&self) -> impl Iterator<Item = &HeaderChange> {
+        headers::of_response(self.filters())
+    }
+
+    fn filters(&self) -> impl Iterator<Item = &Filter> {
+        self.route.iter().flat_map(RouteChoice::filters)
+    }
+}
+
+/// Decides about a request of our application; `random` is from 0 to 1.
+#[must_use]
+pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -> Decision {
+    match route::choose(policy, request, random) {
+        Ok(choice) => Decision::Forward(Plan {
+            route: Some(choice),
+            attempts: AttemptPlan::DEFAULT,
+            admitted_by_route: false,
+        }),
+        Err(reply) => Decision::Answer(reply),
+    }
+}

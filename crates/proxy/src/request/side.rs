@@ -1,0 +1,35 @@
+//! What differs between requests from our application and requests to it.
+
+use crate::authorize::{Connection, OpenGuard};
+use crate::balance::Slot;
+use crate::refusal::Refusal;
+use crate::request::decision::{Decision, Plan};
+use crate::request::local_reply::LocalReply;
+use crate::request::view::View;
+use crate::telemetry::{Direction, HttpSeries};
+use crate::upstream::{Backend, Peer};
+use std::rc::Rc;
+
+/// One client's connection, as the requests on it see it.
+#[expect(
+    async_fn_in_trait,
+    reason = "a connection never leaves its thread, so no future needs to be Send"
+)]
+pub trait Side {
+    /// Which direction.
+    fn direction(&self) -> Direction;
+    /// Who wants to reach what.
+    fn connection(&self) -> &Connection;
+    /// What becomes of a request.
+    fn decide(&self, request: &View<'_>) -> Decision;
+    /// The endpoints that a plan leads to.
+    async fn endpoints(&self, plan: &Plan) -> Result<Rc<Backend>, Refusal>;
+    /// The numbers of requests to this endpoint.
+    fn series(&self, plan: &Plan, slot: &Slot<Peer>) -> Rc<HttpSeries>;
+    /// The reply where no endpoint has taken a byte of the request.
+    fn unreached(&self, refusal: Refusal) -> LocalReply;
+    /// An endpoint lost our connection before it answered: why, if nothing listens there any more.
+    async fn gone(&self, slot: &Slot<Peer>) -> Option<Refusal>;
+    /// A request, or the tunnel that it has become, is open from now on: what ends it when the policy of the port changes.
+    fn open(&self, admitted_by_route: bool) -> Option<OpenGuard<'_>>;
+}

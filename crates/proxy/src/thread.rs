@@ -1,0 +1,119 @@
+//! What every connection of one data-path thread needs. Threads share nothing but what discovery and identity publish.
+//!
+//! Not here: what the control plane says of destinations and ports ([`crate::mesh`]).
+
+use crate::capture;
+use crate::config::{Config, Limits};
+use crate::telemetry::Recorder;
+use crate::telemetry::access_log::AccessLog;
+use leno_runtime::drain::Drain;
+use leno_runtime::random::Random;
+use leno_tls::Credentials;
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::watch;
+
+/// The context of one thread.
+pub struct ThreadContext {
+    /// What is fixed for the life of the process.
+    pub config: Arc<Config>,
+    /// Its limits.
+    pub limits: Limits,
+    /// Its limits on HTTP/1 messages.
+    pub http1_limits: leno_http1::Limits,
+    /// Its numbers.
+    pub recorder: Recorder,
+    /// For balancing and jitter.
+    pub random: Random,
+    /// Says when to end.
+    pub drain: Drain,
+    /// Where requests are logged.
+    pub access_log: Option<AccessLog>,
+    credentials: RefCell<watch::Receiver<Option<Arc<Credentials>>>>,
+    own_addresses: Vec<IpAddr>,
+    swept_at: Cell<Instant>,
+}
+
+impl ThreadContext {
+    /// The context of the calling thread.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        recorder: Recorder,
+        credentials: watch::Receiver<Option<Arc<Credentials>>>,
+        drain: Drain,
+        access_log: Option<AccessLog>,
+    ) -> Self {
+        let limits = config.limits.clone();
+        crate::io::buffer::configure(limits.buffer_bytes);
+        let http1_limits = leno_http1::Limits {
+            head_bytes_max: limits.head_bytes_max,
+            headers_max: limits.headers_max,
+            ..leno_http1::Limits::DEFAULT
+        };
+        Self {
+            access_log,
+            limits,
+            http1_limits,
+            recorder,
+            random: Random::from_entropy(),
+            drain,
+            credentials: RefCell::new(credentials),
+            own_addresses: own_addresses(),
+            swept_at: Cell::new(Instant::now()),
+            config,
+        }
+    }
+
+    /// When the last sweep was: the time to within a second, without a reading of the clock.
+    #[must_use]
+    pub fn swept_at(&self) -> Instant {
+        self.swept_at.get()
+    }
+
+    /// A sweep begins.
+    pub fn sweeps(&self, now: Instant) {
+        self.swept_at.set(now);
+    }
+
+    /// The newest credentials; the listeners are not open before the first.
+    ///
+    /// # Panics
+    /// Before the first credential, which is a fault of the wiring in `app.rs`.
+    #[must_use]
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.credentials
+            .borrow()
+            .borrow()
+            .clone()
+            .expect("listeners open after the first credential")
+    }
+
+    /// Whether a connection to this address would come back to our own outbound listener for ever.
+    #[must_use]
+    pub fn is_own_listener(&self, target: SocketAddr) -> bool {
+        target.ip().is_loopback() && target.port() == self.config.capture.outbound_port
+    }
+
+    /// Whether this is an address of our own pod.
+    #[must_use]
+    pub fn is_own_address(&self, address: IpAddr) -> bool {
+        self.own_addresses.contains(&address)
+    }
+
+    /// The port that other proxies send transport headers to.
+    #[must_use]
+    pub fn inbound_port(&self) -> u16 {
+        self.config.capture.inbound_port
+    }
+}
+
+/// A pod's addresses do not change while it lives.
+fn own_addresses() -> Vec<IpAddr> {
+    capture::apply::own_addresses().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the addresses of the pod cannot be read: calls of the pod to itself will fail");
+        Vec::new()
+    })
+}
