@@ -142,7 +142,7 @@ pub struct Probe {
 pub struct TcpSocket {
     /// The host to connect to; the pod where it is absent.
     pub host: Option<Box<str>>,
-    /// The port.
+    /// Number or name of the port.
     pub port: IntOrString,
 }
 
