@@ -117,7 +117,29 @@ pub enum PeerTls {
     Established(Option<PeerName>),
 }
 
-/// Nobody lets this client in.
+/// What a policy decides about a client, and by which rule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict<'a> {
+    /// This rule lets the client in.
+    Allow(&'a Authorization),
+    /// Only the default policy `audit` lets the client in: without it, the client would be denied.
+    Audit(&'a Authorization),
+    /// No rule lets the client in.
+    Deny(Denied),
+}
+
+impl<'a> Verdict<'a> {
+    /// The rule that lets the client in.
+    #[must_use]
+    pub fn rule(&self) -> Option<&'a Authorization> {
+        match self {
+            Self::Allow(rule) | Self::Audit(rule) => Some(rule),
+            Self::Deny(_) => None,
+        }
+    }
+}
+
+/// No rule lets this client in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server} lets in no {client} from {address}")]
 pub struct Denied {
@@ -129,47 +151,67 @@ pub struct Denied {
     pub address: IpAddr,
 }
 
-/// The first authorization that lets the client in.
-///
-/// # Errors
-/// There is none.
-pub fn decide<'a>(
-    policy: &'a InboundPolicy,
-    address: IpAddr,
-    peer: &PeerTls,
-) -> Result<&'a Authorization, Denied> {
+/// The verdict on a client: by the first authorization that lets it in.
+#[must_use]
+pub fn decide<'a>(policy: &'a InboundPolicy, address: IpAddr, peer: &PeerTls) -> Verdict<'a> {
     let address = address.to_canonical();
-    policy.authorizations.iter().find(|rule| rule.admits(address, peer)).ok_or_else(|| Denied {
-        server: format!("{} {}", policy.server.kind(), policy.server.name()),
-        client: match peer {
-            PeerTls::None => "client without TLS identity".to_owned(),
-            PeerTls::Established(None) => "TLS client without identity".to_owned(),
-            PeerTls::Established(Some(name)) => name.to_string(),
-        },
-        address,
+    by_first(&policy.authorizations, address, peer).unwrap_or_else(|| {
+        Verdict::Deny(Denied {
+            server: format!("{} {}", policy.server.kind(), policy.server.name()),
+            client: match peer {
+                PeerTls::None => "client without TLS identity".to_owned(),
+                PeerTls::Established(None) => "TLS client without identity".to_owned(),
+                PeerTls::Established(Some(name)) => name.to_string(),
+            },
+            address,
+        })
     })
 }
 
-/// The first authorization that lets this one request in: the port's own, or one of the route that it takes.
-///
-/// # Errors
-/// There is none.
+/// The verdict on one request by the route that it takes, for a client that the port itself does not let in; nothing where the
+/// route does not let it in either.
+#[must_use]
 pub fn decide_request<'a>(
     policy: &'a InboundPolicy,
     address: IpAddr,
     peer: &PeerTls,
     request: &impl RequestView,
-) -> Result<&'a Authorization, Denied> {
-    decide(policy, address, peer).or_else(|denied| {
-        let routes = policy.routes.iter().map(|route| (route.hosts.as_slice(), &*route.matches));
-        let taken = most_specific(routes, request).and_then(|number| policy.routes.get(number));
-        let address = address.to_canonical();
-        let rules = taken.into_iter().flat_map(|route| &route.authorizations);
-        rules.into_iter().find(|rule| rule.admits(address, peer)).ok_or(denied)
-    })
+) -> Option<(&'a InboundRoute, Verdict<'a>)> {
+    let routes = policy.routes.iter().map(|route| (route.hosts.as_slice(), &*route.matches));
+    let taken = most_specific(routes, request).and_then(|number| policy.routes.get(number))?;
+    by_first(&taken.authorizations, address.to_canonical(), peer).map(|verdict| (taken, verdict))
+}
+
+/// Whether a route of this name lets the client in: asked of a request that it has let in, when the policy changes.
+#[must_use]
+pub fn route_admits(
+    policy: &InboundPolicy,
+    route: &Resource,
+    address: IpAddr,
+    peer: &PeerTls,
+) -> bool {
+    let address = address.to_canonical();
+    let mut routes = policy.routes.iter().filter(|known| known.resource == *route);
+    routes.any(|route| by_first(&route.authorizations, address, peer).is_some())
+}
+
+/// By the first rule that lets the client in; `audit` comes after all others.
+fn by_first<'a>(
+    rules: &'a [Authorization],
+    address: IpAddr,
+    peer: &PeerTls,
+) -> Option<Verdict<'a>> {
+    let admitting = || rules.iter().filter(|rule| rule.admits(address, peer));
+    let allowing = admitting().find(|rule| !rule.is_audit()).map(Verdict::Allow);
+    allowing.or_else(|| admitting().next().map(Verdict::Audit))
 }
 
 impl Authorization {
+    /// Whether it is that of the default policy `audit`, as Linkerd names it.
+    fn is_audit(&self) -> bool {
+        matches!(&self.resource, Resource::Default(name) if name.as_ref() == "audit")
+    }
+
     fn admits(&self, address: IpAddr, peer: &PeerTls) -> bool {
         let from_here = self.networks.iter().any(|network| {
             network.net.contains(&address)
@@ -288,8 +330,9 @@ mod tests {
             Some(name) => PeerTls::Established(Some(PeerName::parse(name).unwrap())),
         };
         let decided = match decide(policy, address.parse().unwrap(), &peer) {
-            Ok(rule) => format!("allow: {}", rule.resource.name()),
-            Err(denied) => format!("deny: {denied}"),
+            Verdict::Allow(rule) => format!("allow: {}", rule.resource.name()),
+            Verdict::Audit(rule) => format!("audit: {}", rule.resource.name()),
+            Verdict::Deny(denied) => format!("deny: {denied}"),
         };
         assert_eq!(decided, verdict);
     }
@@ -359,6 +402,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn audit_lets_in_whom_no_other_rule_does() {
+        let mut audited = policy(Authentication::Unauthenticated, "0.0.0.0/0");
+        audited.authorizations[0].resource = Resource::default_named("audit");
+        check(&audited, "1.1.1.1", None, "audit: audit");
+        let allowing = policy(Authentication::Unauthenticated, "1.1.1.0/24");
+        audited.authorizations.extend(allowing.authorizations);
+        check(&audited, "1.1.1.1", None, "allow: test");
+        check(&audited, "2.2.2.2", None, "audit: audit");
+        check(
+            &audited,
+            "10.9.0.1",
+            None,
+            "deny: default test lets in no client without TLS identity from 10.9.0.1",
+        );
+    }
+
     /// `GET /path` of a client without identity.
     struct Asked(&'static str, &'static str);
 
@@ -412,7 +472,10 @@ mod tests {
         let check_request = |policy: &InboundPolicy, method, path, allowed: bool| {
             let address = "192.168.0.1".parse().unwrap();
             let decided = decide_request(policy, address, &PeerTls::None, &Asked(method, path));
-            assert_eq!(decided.is_ok(), allowed, "{method} {path}: {decided:?}");
+            assert_eq!(decided.is_some(), allowed, "{method} {path}: {decided:?}");
+            if let Some((route, _)) = decided {
+                assert!(route_admits(policy, &route.resource, address, &PeerTls::None));
+            }
         };
         check_request(&policy, "GET", "/healthz", true);
         check_request(&policy, "POST", "/healthz", false);
@@ -422,8 +485,6 @@ mod tests {
         check_request(&policy, "GET", "/open/door", true);
         check_request(&policy, "GET", "/opening", false);
         check_request(&policy, "GET", "/open/not", false);
-        policy.authorizations = DefaultPolicy::AllUnauthenticated.authorizations();
-        check_request(&policy, "GET", "/", true);
     }
 
     #[test]
@@ -434,7 +495,7 @@ mod tests {
             let peer = peer
                 .map_or(PeerTls::None, |n| PeerTls::Established(Some(PeerName::parse(n).unwrap())));
             assert_eq!(
-                decide(&policy, "fd00::1".parse().unwrap(), &peer).is_ok(),
+                decide(&policy, "fd00::1".parse().unwrap(), &peer).rule().is_some(),
                 verdict,
                 "{default} {peer:?}"
             );

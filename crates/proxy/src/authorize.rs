@@ -9,8 +9,8 @@ use crate::refusal::Refusal;
 use crate::request::view::View;
 use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
 use crate::thread::ThreadContext;
-use leno_model::name::PeerName;
-use leno_model::policy::{self, InboundPolicy, PeerTls};
+use leno_model::name::{PeerName, Resource};
+use leno_model::policy::{self, InboundPolicy, PeerTls, Verdict};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -204,28 +204,38 @@ impl PortPolicy {
             tls: TlsLabel::from_client(peer),
             server: policy.server.clone(),
             route: None,
-            authz: verdict.as_ref().ok().map(|rule| rule.resource.clone()),
+            authz: verdict.rule().map(|rule| rule.resource.clone()),
         };
-        let counter = Some(thread.recorder.authz(transport, verdict.is_ok(), &labels));
-        let verdict = verdict.map(drop).map_err(|denied| {
-            let text = Ending::PolicyDenied.shown().text;
-            Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}"))
-        });
+        let allowed = verdict.rule().is_some();
+        let counter = Some(thread.recorder.authz(transport, allowed, &labels));
+        let verdict = match verdict {
+            Verdict::Allow(_) => Ok(()),
+            Verdict::Audit(_) => {
+                let server = policy.server.name();
+                tracing::info!(%client, %target, server, "audit: no rule lets this client in");
+                Ok(())
+            }
+            Verdict::Deny(denied) => {
+                let text = Ending::PolicyDenied.shown().text;
+                Err(Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}")))
+            }
+        };
         Decided { policy, transport, generation, verdict, counter, series }
     }
 
-    /// Something that was let in is open from now on.
+    /// Something that was let in, by this route where not by the port itself, is open from now on.
     #[must_use]
     pub fn open<'a>(
         &'a self,
         thread: &'a ThreadContext,
         decided: &Decided,
-        connection: &'a Connection,
+        (connection, route): (&'a Connection, Option<&'a Resource>),
     ) -> OpenGuard<'a> {
         OpenGuard {
             thread,
             policy: self,
             connection,
+            route,
             transport: decided.transport,
             generation: decided.generation,
             place: None,
@@ -233,29 +243,27 @@ impl PortPolicy {
     }
 }
 
-/// Whether the routes of a port let this one request in, whose client the port itself does not let in.
-pub fn admits_request(
+/// The route of a port that lets this one request in, whose client the port itself does not let in.
+pub fn admitting_route(
     thread: &ThreadContext,
     policy: &InboundPolicy,
     connection: &Connection,
     request: &View<'_>,
-) -> bool {
+) -> Option<Resource> {
     let Connection { client, target, peer } = connection;
     if policy.routes.is_empty() || request.is_ambiguous() {
-        return false;
+        return None;
     }
-    let Ok(rule) = policy::decide_request(policy, client.ip(), peer, request) else {
-        return false;
-    };
+    let (route, verdict) = policy::decide_request(policy, client.ip(), peer, request)?;
     let labels = AuthzLabels {
         target: *target,
         tls: TlsLabel::from_client(peer),
         server: policy.server.clone(),
-        route: None,
-        authz: Some(rule.resource.clone()),
+        route: Some(route.resource.clone()),
+        authz: verdict.rule().map(|rule| rule.resource.clone()),
     };
     thread.recorder.authz(Transport::Http, true, &labels).add(1);
-    true
+    Some(route.resource.clone())
 }
 
 /// Something that is open: it ends when the policy of its port changes and does not let it in any more.
@@ -263,6 +271,8 @@ pub struct OpenGuard<'a> {
     thread: &'a ThreadContext,
     policy: &'a PortPolicy,
     connection: &'a Connection,
+    /// The route that let it in, where the port itself did not.
+    route: Option<&'a Resource>,
     transport: Transport,
     /// Of the policy that let it in.
     generation: u64,
@@ -276,9 +286,14 @@ impl OpenGuard<'_> {
         if generation != self.generation {
             self.generation = generation;
             let policy = self.policy.get();
+            let Connection { client, peer, .. } = self.connection;
+            let by_route = |route| policy::route_admits(&policy, route, client.ip(), peer);
+            let by_route = self.route.is_some_and(by_route);
             let decided =
                 self.policy.decide_anew(self.thread, policy, self.transport, self.connection);
-            if let Err(refusal) = decided.verdict {
+            if let Err(refusal) = decided.verdict
+                && !by_route
+            {
                 // Counted only now: that it was let in was counted when it came.
                 decided.counter.iter().for_each(|counter| counter.add(1));
                 return Some(refusal);

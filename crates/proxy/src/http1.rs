@@ -180,7 +180,7 @@ async fn tunnelled<S: Side>(
 ) -> Ending {
     let spoken = std::mem::take(&mut tunnel.spoken);
     let server = (&mut tunnel.upstream, spoken);
-    copy::copy((&mut client, ahead), server, side.open(false)).await.ending
+    copy::copy((&mut client, ahead), server, side.open(None)).await.ending
 }
 
 async fn shutdown(client: &mut Stream) {

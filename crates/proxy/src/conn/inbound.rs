@@ -19,7 +19,7 @@ use crate::telemetry::{Direction, HttpLabels, HttpSeries, TcpLabels, TlsLabel, T
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use crate::{balance, http1, http2};
-use leno_model::name::DnsName;
+use leno_model::name::{DnsName, Resource};
 use leno_model::policy::{InboundProtocol, PeerTls};
 use leno_runtime::tasks;
 use leno_tls::hello::{self, Hello};
@@ -128,7 +128,7 @@ async fn admitted(mesh: &Rc<Mesh>, mut arrived: Arrived, client: SocketAddr) -> 
                 Way::Http2 => Box::pin(http2::serve(thread, &hop, stream, ahead)).await.into(),
                 Way::Bytes(mut upstream) => {
                     let server = (&mut upstream.stream, upstream.spoken);
-                    let copied = copy::copy((&mut stream, ahead), server, hop.open(false)).await;
+                    let copied = copy::copy((&mut stream, ahead), server, hop.open(None)).await;
                     copied.denied.unwrap_or_else(|| copied.ending.into())
                 }
             }
@@ -471,11 +471,12 @@ impl Side for ToApplication<'_> {
     fn decide(&self, request: &View<'_>) -> Decision {
         let Err(refusal) = self.verdict(Transport::Http) else {
             self.count();
-            return Decision::Forward(Plan::to_application(false));
+            return Decision::Forward(Plan::to_application(None));
         };
         let policy = self.port.policy.get();
-        if authorize::admits_request(self.thread, &policy, &self.connection, request) {
-            return Decision::Forward(Plan::to_application(true));
+        let route = authorize::admitting_route(self.thread, &policy, &self.connection, request);
+        if route.is_some() {
+            return Decision::Forward(Plan::to_application(route));
         }
         self.count();
         Decision::Answer(refusal.into())
@@ -508,9 +509,9 @@ impl Side for ToApplication<'_> {
         gone.then(|| Ending::UpstreamRefused.into())
     }
 
-    fn open(&self, admitted_by_route: bool) -> Option<OpenGuard<'_>> {
+    fn open<'a>(&'a self, admitted_by: Option<&'a Resource>) -> Option<OpenGuard<'a>> {
         let decided = self.decided.borrow();
-        let decided = decided.as_ref().filter(|_| !admitted_by_route)?;
-        Some(self.port.policy.open(self.thread, decided, &self.connection))
+        let of = (&self.connection, admitted_by);
+        decided.as_ref().map(|decided| self.port.policy.open(self.thread, decided, of))
     }
 }

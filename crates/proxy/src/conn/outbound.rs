@@ -18,6 +18,7 @@ use crate::telemetry::{Direction, HttpLabels, HttpSeries, NoTls, TcpLabels, TlsL
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer, SeriesKey};
 use crate::{balance, http1, http2};
+use leno_model::name::Resource;
 use leno_model::policy::PeerTls;
 use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weighted};
 use std::net::SocketAddr;
@@ -200,7 +201,7 @@ impl Side for ToService<'_> {
     }
 
     /// Policy decides at the server.
-    fn open(&self, _admitted_by_route: bool) -> Option<OpenGuard<'_>> {
+    fn open<'a>(&'a self, _admitted_by: Option<&'a Resource>) -> Option<OpenGuard<'a>> {
         None
     }
 }

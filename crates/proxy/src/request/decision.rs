@@ -5,6 +5,7 @@ use crate::request::filters::headers;
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
+use leno_model::name::Resource;
 use leno_model::route::{Filter, HeaderChange, OutboundPolicy};
 use std::sync::Arc;
 
@@ -24,15 +25,15 @@ pub struct Plan {
     pub route: Option<RouteChoice>,
     /// What may be tried again.
     pub attempts: AttemptPlan,
-    /// Not the port lets the client in, but a route of the port lets in this one request.
-    pub admitted_by_route: bool,
+    /// The route of the port that lets this one request in, where the port itself does not let the client in.
+    pub admitted_by: Option<Resource>,
 }
 
 impl Plan {
     /// A plan to our application.
     #[must_use]
-    pub fn to_application(admitted_by_route: bool) -> Self {
-        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by_route }
+    pub fn to_application(admitted_by: Option<Resource>) -> Self {
+        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by }
     }
 
     /// Header changes of the request.
@@ -57,7 +58,7 @@ pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -
         Ok(choice) => Decision::Forward(Plan {
             route: Some(choice),
             attempts: AttemptPlan::DEFAULT,
-            admitted_by_route: false,
+            admitted_by: None,
         }),
         Err(reply) => Decision::Answer(reply),
     }

@@ -97,7 +97,7 @@ async fn forward<S: Side, C: Codec>(
             plan,
             slot: &slot,
             may: attempts.may(&pool, &slot, acquired.reused),
-            open: side.open(plan.admitted_by_route),
+            open: side.open(plan.admitted_by.as_ref()),
             upstream: Some(acquired.upstream),
         };
         let outcome = request.attempt(&mut attempt, record).await;

@@ -8,6 +8,7 @@ use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::{Backend, Peer};
+use leno_model::name::Resource;
 use std::rc::Rc;
 
 /// One client's connection, as the requests on it see it.
@@ -31,5 +32,5 @@ pub trait Side {
     /// An endpoint lost our connection before it answered: why, if nothing listens there any more.
     async fn gone(&self, slot: &Slot<Peer>) -> Option<Refusal>;
     /// A request, or the tunnel that it has become, is open from now on: what ends it when the policy of the port changes.
-    fn open(&self, admitted_by_route: bool) -> Option<OpenGuard<'_>>;
+    fn open<'a>(&'a self, admitted_by: Option<&'a Resource>) -> Option<OpenGuard<'a>>;
 }
