@@ -44,7 +44,7 @@ pub enum Step {
     Reset,
     /// Goes on with a fresh connection (clients only).
     Reconnect,
-    /// Tells the other side that this point is reached.
+    /// Informs the other side that this point is reached.
     Tell(u8),
     /// Waits until the other side tells.
     Await(u8),

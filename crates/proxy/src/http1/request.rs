@@ -22,7 +22,7 @@ use std::io::Write;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
-/// The request.
+/// One HTTP/1 request on its client connection, as the engine sees it.
 pub struct Http1Request<'a> {
     thread: &'a ThreadContext,
     client: &'a mut Stream,

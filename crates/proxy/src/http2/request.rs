@@ -44,7 +44,7 @@ pub async fn serve<S: Side>(
     engine::serve(thread, side, &mut request).await
 }
 
-/// The request.
+/// One HTTP/2 request stream, as the engine sees it.
 struct Http2Request {
     parts: http::request::Parts,
     /// The head has said that there is no body.

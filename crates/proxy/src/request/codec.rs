@@ -54,7 +54,7 @@ pub trait Codec {
 /// Where a connection is acquired.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// Of the thread.
+    /// Limits, clock, drain and recorder of this thread.
     pub thread: &'a Rc<ThreadContext>,
     /// Whose connections these are, in metrics.
     pub direction: Direction,
@@ -75,9 +75,9 @@ pub struct Acquired<U> {
     pub at_once: bool,
 }
 
-/// One attempt.
+/// One attempt to get a response from one endpoint.
 pub struct Attempt<'a, U> {
-    /// The plan.
+    /// The plan of the whole request; an attempt must not change it.
     pub plan: &'a Plan,
     /// The endpoint.
     pub slot: &'a Slot<Peer>,
@@ -118,7 +118,7 @@ impl Broken {
         Self { reply: ending.into(), answerable: false, repeatable: false }
     }
 
-    /// Its ending.
+    /// Why the attempt stopped; it decides whether another one follows.
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.reply.ending()

@@ -9,7 +9,7 @@ use leno_model::name::Resource;
 use leno_model::route::{Filter, HeaderChange, OutboundPolicy};
 use std::sync::Arc;
 
-/// The decision.
+/// What the proxy does with a request, before any byte is sent upstream.
 #[derive(Debug)]
 pub enum Decision {
     /// To an endpoint.

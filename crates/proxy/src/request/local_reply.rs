@@ -47,13 +47,13 @@ impl LocalReply {
         self
     }
 
-    /// Its ending.
+    /// The ending that metrics and the access log show.
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.refusal.ending
     }
 
-    /// Its status.
+    /// The HTTP status that the client gets.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status.unwrap_or(self.ending().shown().status)

@@ -35,7 +35,7 @@ pub struct Lines<'a> {
     pub set: SmallVec<[FieldLine<'a>; 2]>,
     /// Added.
     pub append: SmallVec<[FieldLine<'a>; 2]>,
-    /// Removed.
+    /// Names of headers to remove.
     pub remove: SmallVec<[&'a str; 2]>,
 }
 
