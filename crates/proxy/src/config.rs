@@ -219,24 +219,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         "addresses and CIDRs of the node, whose health probes always pass policy",
         networks,
     );
-    let log = reader.with_default(
-        "LOG",
-        "info",
-        "log level, `info` or `warn,leno_proxy::balance=debug`",
-        |text| leno_runtime::log::parse(text).map(|_| text.to_owned()),
-    );
-    let log_format =
-        reader.with_default("LOG_FORMAT", "plain", "format of log lines: plain or json", |text| {
-            text.parse()
-        });
-    let access_log = reader.with_default(
-        "ACCESS_LOG",
-        "off",
-        "access log on standard output: off, json or apache",
-        |text| {
-            if text == "off" { Ok(None) } else { text.parse().map(Some) }
-        },
-    );
+    let (log, log_format, access_log) = logs(reader);
     let limits = limits(reader);
     let config = Config {
         workload: workload?,
@@ -264,6 +247,31 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         reader.wrong("LENO_PROXY_INBOUND_PORT, LENO_PROXY_OUTBOUND_PORT and LENO_PROXY_ADMIN_PORT must be different".to_owned());
     }
     Some(config)
+}
+
+/// What is logged, and how.
+fn logs(
+    reader: &mut Reader<'_>,
+) -> (Option<String>, Option<LogFormat>, Option<Option<AccessLogFormat>>) {
+    let log = reader.with_default(
+        "LOG",
+        "info",
+        "log level, `info` or `warn,leno_proxy::balance=debug`",
+        |text| leno_runtime::log::parse(text).map(|_| text.to_owned()),
+    );
+    let log_format =
+        reader.with_default("LOG_FORMAT", "plain", "format of log lines: plain or json", |text| {
+            text.parse()
+        });
+    let access_log = reader.with_default(
+        "ACCESS_LOG",
+        "off",
+        "access log on standard output: off, json or apache",
+        |text| {
+            if text == "off" { Ok(None) } else { text.parse().map(Some) }
+        },
+    );
+    (log, log_format, access_log)
 }
 
 /// What holds while the control plane is away.
@@ -337,10 +345,50 @@ fn capture(reader: &mut Reader<'_>) -> Option<CaptureSettings> {
 }
 
 fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
+    let counts = counts(reader);
+    // Who is alone goes quicker in a connection of its own.
+    let shared_from = reader.with_default(
+        "SHARED_FROM_REQUESTS",
+        "2",
+        "requests to the same other proxy share one connection when at least this number are in flight; 0 disables sharing",
+        |text| number(text, 0, u32::MAX).map(|count| if count == 0 { u32::MAX } else { count }),
+    );
+    let short = timeouts(reader);
+    let long = ages(reader);
+    let [connections, head, headers, streams, pending, idle, buffer, series, lines] = counts;
+    let [connect, detect, discovery_wait, handshake] = short;
+    let [unused, drain, pool_idle, application_idle, series_idle, slow_start] = long;
+    let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    Some(Limits {
+        connections_max: size(connections?),
+        head_bytes_max: size(head?),
+        headers_max: size(headers?),
+        streams_max: u32::try_from(streams?).unwrap_or(u32::MAX),
+        pending_requests_max: size(pending?),
+        pool_idle_max: size(idle?),
+        shared_from_requests: shared_from?,
+        pool_idle_age_max: pool_idle?,
+        application_idle_age_max: application_idle?,
+        connect_max: connect?,
+        handshake_max: handshake?,
+        detect_max: detect?,
+        discovery_wait_max: discovery_wait?,
+        discovery_unused_max: unused?,
+        drain_max: drain?,
+        buffer_bytes: size(buffer?),
+        series_max: size(series?),
+        series_idle_max: series_idle?,
+        access_log_lines_max: size(lines?),
+        slow_start: slow_start?,
+    })
+}
+
+/// Counts and sizes, in the order of [`limits`].
+fn counts(reader: &mut Reader<'_>) -> [Option<u64>; 9] {
     let mut count = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| number(text, 1, max))
     };
-    let counts = [
+    [
         count("CONNECTIONS_MAX", "20000", "limit of open connections per direction", 10_000_000),
         count(
             "HEAD_BYTES_MAX",
@@ -375,20 +423,17 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
             "limit of access log lines that wait for standard output; further ones are dropped",
             1 << 20,
         ),
-    ];
-    // Who is alone goes quicker in a connection of its own.
-    let shared_from = reader.with_default(
-        "SHARED_FROM_REQUESTS",
-        "2",
-        "requests to the same other proxy share one connection when at least this number are in flight; 0 disables sharing",
-        |text| number(text, 0, u32::MAX).map(|count| if count == 0 { u32::MAX } else { count }),
-    );
+    ]
+}
+
+/// Timeouts, in the order of [`limits`].
+fn timeouts(reader: &mut Reader<'_>) -> [Option<Duration>; 4] {
     let mut milliseconds = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| {
             number(text, 1, max).map(Duration::from_millis)
         })
     };
-    let short = [
+    [
         milliseconds("CONNECT_MILLISECONDS", "1000", "timeout of connecting to a server", 600_000),
         milliseconds(
             "DETECT_MILLISECONDS",
@@ -403,13 +448,17 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
             600_000,
         ),
         milliseconds("HANDSHAKE_MILLISECONDS", "10000", "timeout of a TLS handshake", 600_000),
-    ];
+    ]
+}
+
+/// Longer times, in the order of [`limits`].
+fn ages(reader: &mut Reader<'_>) -> [Option<Duration>; 6] {
     let mut seconds = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| {
             number(text, 0, max).map(Duration::from_secs)
         })
     };
-    let long = [
+    [
         seconds(
             "DISCOVERY_UNUSED_SECONDS",
             "60",
@@ -442,33 +491,7 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
             "time until a new endpoint gets its full share of requests; 0 gives it at once",
             3_600,
         ),
-    ];
-    let [connections, head, headers, streams, pending, idle, buffer, series, lines] = counts;
-    let [connect, detect, discovery_wait, handshake] = short;
-    let [unused, drain, pool_idle, application_idle, series_idle, slow_start] = long;
-    let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-    Some(Limits {
-        connections_max: size(connections?),
-        head_bytes_max: size(head?),
-        headers_max: size(headers?),
-        streams_max: u32::try_from(streams?).unwrap_or(u32::MAX),
-        pending_requests_max: size(pending?),
-        pool_idle_max: size(idle?),
-        shared_from_requests: shared_from?,
-        pool_idle_age_max: pool_idle?,
-        application_idle_age_max: application_idle?,
-        connect_max: connect?,
-        handshake_max: handshake?,
-        detect_max: detect?,
-        discovery_wait_max: discovery_wait?,
-        discovery_unused_max: unused?,
-        drain_max: drain?,
-        buffer_bytes: size(buffer?),
-        series_max: size(series?),
-        series_idle_max: series_idle?,
-        access_log_lines_max: size(lines?),
-        slow_start: slow_start?,
-    })
+    ]
 }
 
 fn spiffe(text: &str) -> Result<SpiffeId, String> {
