@@ -50,7 +50,7 @@ const FORBIDDEN: [(&str, &[&str], &str); 6] = [
 ];
 
 /// What each crate of ours may use of ours: a floor uses the floors below it.
-const FLOORS: [(&str, &[&str]); 17] = [
+const FLOORS: [(&str, &[&str]); 18] = [
     ("leno-model", &[]),
     ("leno-http1", &[]),
     ("leno-runtime", &[]),
@@ -66,12 +66,14 @@ const FLOORS: [(&str, &[&str]); 17] = [
     ("leno-worker", &["leno-runtime"]),
     ("leno-install", &["leno-model", "leno-inject", "leno-tls"]),
     ("leno-up", &["leno-inject", "leno-runtime"]),
-    ("leno-bench", &["leno-up", "leno-tls", "leno-runtime"]),
+    ("leno-load", &["leno-runtime"]),
+    ("leno-bench", &["leno-load", "leno-up", "leno-tls", "leno-runtime"]),
     (
         "leno-cli",
         &[
             "leno-up",
             "leno-bench",
+            "leno-load",
             "leno-inject",
             "leno-install",
             "leno-kube",

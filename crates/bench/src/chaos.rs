@@ -2,9 +2,9 @@
 //!
 //! Which pods are meant is decided purely ([`Targets`]), as is what followed ([`consequences`]); [`conduct`] acts.
 
-use crate::load::outcome::Second;
 use crate::result::Event;
 use crate::scenario::timeline::Action;
+use leno_load::outcome::Second;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

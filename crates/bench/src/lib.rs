@@ -1,13 +1,12 @@
 //! `leno bench`: measures Leno, a bare baseline and other meshes with the same tape.
 //!
 //! A black box: it drives real programs as processes, links nothing of the proxy, and treats Leno as one
-//! mesh among others. Start reading at [`load`] for how requests are made and seen, at [`result`] for what is kept.
+//! mesh among others. Start reading at the crate `leno-load` for how requests are made and recorded, at [`result`] for what is kept.
 
 #![forbid(unsafe_code)]
 
 pub mod chaos;
 pub mod compare;
-pub mod histogram;
 pub mod load;
 pub mod measure;
 pub mod mesh;

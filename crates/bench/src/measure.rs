@@ -12,8 +12,8 @@ mod node;
 mod processes;
 mod sampler;
 
-use crate::load::outcome::Counts;
 use crate::result::{Resources, Used};
+use leno_load::outcome::Counts;
 use std::collections::BTreeMap;
 
 pub use sampler::Sampler;

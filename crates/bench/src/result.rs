@@ -2,8 +2,8 @@
 //!
 //! Written again after every repetition, so that a crash loses one at most.
 
-use crate::load::outcome::{Counts, Generator, Histograms, Second};
 use crate::statistics;
+use leno_load::outcome::{Counts, Generator, Histograms, Second};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -5,13 +5,13 @@
 
 pub mod server;
 
-use crate::histogram::Histogram;
-use crate::load::client::{Answer, Exchange};
-use crate::load::outcome::Outcome;
-use crate::load::plan::Plan;
-use crate::load::recorder::{Collected, Shard};
-use crate::load::schedule::{Arrival, Rate, Schedule};
-use crate::load::{self, summary::latency};
+use leno_load::client::{Answer, Exchange};
+use leno_load::histogram::Histogram;
+use leno_load::outcome::Outcome;
+use leno_load::plan::Plan;
+use leno_load::recorder::{Collected, Shard};
+use leno_load::schedule::{Arrival, Rate, Schedule};
+use leno_load::summary::latency;
 use server::{Behaviour, Server};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn paced(server: &Server, length: Duration, rate: f64) -> anyhow::Result<Plan> {
 }
 
 fn outcome(plan: &Plan) -> anyhow::Result<Outcome> {
-    load::run(plan, |_| ControlFlow::Continue(()))
+    leno_load::run(plan, |_| ControlFlow::Continue(()))
 }
 
 /// What a request costs the generator, as fast as it goes.

@@ -1,6 +1,6 @@
 //! A load second by second, as CSV.
 
-use crate::load::outcome::Outcome;
+use leno_load::outcome::Outcome;
 use std::fmt::Write as _;
 
 /// `second,offered,completed,failed,p50_ms,p90_ms,p99_ms,p999_ms,max_ms`, a line for each second of the measured phase.
@@ -37,7 +37,7 @@ pub fn seconds(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::outcome::Second;
+    use leno_load::outcome::Second;
 
     #[test]
     fn a_line_for_each_second() {

@@ -5,8 +5,8 @@
 //! about a hundredth wide; percentiles are ours and exact. Coming in, the requests of an interval are taken as spread
 //! evenly over it, as fortio itself does for its percentiles.
 
-use crate::histogram::Histogram;
-use crate::load::outcome::{Counts, Histograms, Outcome, SCHEMA};
+use leno_load::histogram::Histogram;
+use leno_load::outcome::{Counts, Histograms, Outcome, SCHEMA};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -5,12 +5,12 @@
 //! than an hour). The other latencies are kept for the phase as a whole, and are one line each: `service`, `connect`,
 //! `ttfb`, `lateness`. Histograms are in nanoseconds, the maximum on a line in milliseconds.
 
-use crate::histogram::Histogram;
-use crate::load::outcome::Outcome;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
+use leno_load::histogram::Histogram;
+use leno_load::outcome::Outcome;
 use std::time::{Duration, SystemTime};
 
 /// Nanoseconds of the unit in which a line says its maximum: what HdrHistogram's tools expect.
@@ -123,7 +123,7 @@ fn moment(text: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::outcome::Second;
+    use leno_load::outcome::Second;
 
     fn outcome() -> Outcome {
         let mut outcome = Outcome {

@@ -1,15 +1,15 @@
 //! Loads on demand in the words of fortio's REST interface: `/fortio/rest/run`, `/fortio/rest/status`, `/fortio/rest/stop`.
 //!
 //! What tools that drive fortio (Flagger among them) send is understood, from the query or from JSON; what comes back is
-//! fortio's JSON. Requests are made as [`crate::load::run`] makes them: latency counts from when a request was due.
+//! fortio's JSON. Requests are made as [`leno_load::run`] makes them: latency counts from when a request was due.
 //! What fortio leaves out without a word is refused here. Who listens, and to whom, is the caller's business.
 
 mod asked;
 
-use crate::load::outcome::Outcome;
-use crate::load::plan::Plan;
-use crate::load::{self, fortio};
+use crate::load::fortio;
 use asked::Asked;
+use leno_load::outcome::Outcome;
+use leno_load::plan::Plan;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -121,7 +121,7 @@ impl Runs {
         let all = Arc::clone(&self.all);
         let named = std::thread::Builder::new().name(format!("rest-{id}"));
         let started = named.spawn(move || {
-            let outcome = load::run(&plan, |progress| {
+            let outcome = leno_load::run(&plan, |progress| {
                 answered.store(progress.counts.completed, Ordering::Relaxed);
                 if halt.load(Ordering::Relaxed) {
                     return ControlFlow::Break(());

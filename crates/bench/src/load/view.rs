@@ -3,8 +3,8 @@
 //! [`frame`] is pure: a snapshot and a size in, lines out. [`View`] draws them over the last ones, on standard error, and
 //! only where that is a terminal that can go back to them. Nothing is coloured.
 
-use crate::histogram::Histogram;
-use crate::load::progress::{Phase, Progress};
+use leno_load::histogram::Histogram;
+use leno_load::progress::{Phase, Progress};
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 
@@ -289,7 +289,7 @@ fn pairs(kinds: &BTreeMap<String, u64>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::outcome::{Counts, Histograms, Second};
+    use leno_load::outcome::{Counts, Histograms, Second};
     use std::time::Duration;
 
     /// Draws with a measured phase of ten seconds, of which four have passed.

@@ -1,8 +1,8 @@
 //! Cells that belong side by side: the same load and parameters, one for each mesh. Pure.
 
 use super::words;
-use crate::histogram::Histogram;
 use crate::result::{Campaign, Cell, Run, Used};
+use leno_load::histogram::Histogram;
 
 /// The percentiles of every panel, by their keys in the summary.
 pub(super) const PERCENTILES: [&str; 6] = ["p50", "p90", "p99", "p999", "p9999", "max"];

@@ -2,10 +2,10 @@
 //! repetition, and can be reported and compared like any other.
 
 use crate::load::fortio;
-use crate::load::outcome::{self, Outcome};
 use crate::result::{Campaign, Cell, Manifest, Run, SCHEMA, Scenario, Series};
 use crate::statistics::{self, Discard};
 use anyhow::Result;
+use leno_load::outcome::{self, Outcome};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 //!
 //! A report without them is a report: what is missing, torn or of another tool's making is simply not drawn.
 
-use crate::histogram::Histogram;
 use crate::load::hlog;
 use crate::result::Run;
+use leno_load::histogram::Histogram;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn plain(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::outcome::{Outcome, Second};
+    use leno_load::outcome::{Outcome, Second};
 
     #[test]
     fn what_is_there_is_read_and_what_is_not_is_nothing() {

@@ -2,9 +2,9 @@
 //!
 //! It opens no files: [`super::read`] and [`crate::compare::read`] do.
 
-use crate::histogram::Histogram;
 use crate::result::{Campaign, Cell, SCHEMA};
 use crate::statistics;
+use leno_load::histogram::Histogram;
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::error::Error;

@@ -1,7 +1,6 @@
 //! The whole plan, repetition by repetition; the result is written after each.
 
 use crate::load::hlog;
-use crate::load::outcome::Outcome;
 use crate::mesh::{self, Bed, Choice};
 use crate::result::{self, Campaign, Cell, Run};
 use crate::run::interrupt::Interrupt;
@@ -14,6 +13,7 @@ use crate::scenario::rules::{Discard, Reinstall};
 use crate::statistics;
 use crate::whole;
 use anyhow::Context as _;
+use leno_load::outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,12 @@
 //! Load generators: what each is told (pure), and the processes themselves, inside of the clients' pods.
 
-use crate::load::outcome::{Outcome, Second};
 use crate::mesh::Bed;
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::Planned;
 use crate::scenario::Scenario;
 use crate::scenario::load::{Arrival, Load, Mode, Protocol};
 use anyhow::{Context as _, bail};
+use leno_load::outcome::{Outcome, Second};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::Read;

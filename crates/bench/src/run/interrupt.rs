@@ -13,7 +13,7 @@ impl Interrupt {
     /// # Errors
     /// No thread can be started.
     pub(crate) fn watch() -> anyhow::Result<Self> {
-        Ok(Self(crate::load::interrupt::watch()?))
+        Ok(Self(leno_load::interrupt::watch()?))
     }
 
     /// Whether it was asked for.

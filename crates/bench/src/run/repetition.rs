@@ -1,8 +1,6 @@
 //! One repetition: warm up until stable, measure, sample, do what the timeline says, decide whether it may be quoted.
 
 use crate::chaos::{self, Done};
-use crate::load::clock;
-use crate::load::outcome::Outcome;
 use crate::measure::{self, Sampler, Window};
 use crate::mesh::{Bed, Pod};
 use crate::result::{Run, Series};
@@ -14,6 +12,8 @@ use crate::run::validity;
 use crate::scenario::Scenario;
 use crate::scenario::load::{Arrival, Load, Mode};
 use crate::scenario::timeline::{Action, moments};
+use leno_load::clock;
+use leno_load::outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 //! Rules about time (lateness, CPU, what was sent of what was due) are for open loops: a closed loop asks for all that there
 //! is, and says capacity, not latency.
 
-use crate::load::outcome::Outcome;
 use crate::result::{Resources, Used};
 use crate::scenario::rules::Validity;
+use leno_load::outcome::Outcome;
 
 /// A lateness of this share of the median latency cannot change what is concluded, whatever it is in microseconds.
 const LATENESS_SHARE: f64 = 0.05;

@@ -1,7 +1,7 @@
 //! What a topology's manifests have, as far as a scenario may name it: workloads and Services. Pure; who reads the files is
 //! [`crate::run::manifests`].
 
-use crate::load::url::Url;
+use leno_load::url::Url;
 use serde_json::Value;
 use std::net::IpAddr;
 

@@ -1,7 +1,6 @@
 //! What one part of a scenario says of another: loads of earlier loads, events of loads, assertions and published figures of
 //! both, and all of them of what the manifests have. Pure; every mistake is said of the field that makes it.
 
-use crate::load::url::Url;
 use crate::mesh::Kind;
 use crate::scenario::known::Known;
 use crate::scenario::load::{Load, Rate};
@@ -11,6 +10,7 @@ use crate::scenario::rules::{Assertion, Figure};
 use crate::scenario::timeline::{Action, Entry, KINDS};
 use crate::scenario::topology::Topology;
 use crate::scenario::units;
+use leno_load::url::Url;
 
 /// Says what is wrong with the manifests, and with the names that the topology itself uses. The names are given back, or none
 /// where a mistake keeps some of them from being known: what was not read is not missing.

@@ -1,9 +1,9 @@
 //! Servers of which is known what they do: they say themselves how long they took.
 
-use crate::histogram::Histogram;
-use crate::load::clock;
 use crate::selftest::STEPS;
 use anyhow::Context as _;
+use leno_load::clock;
+use leno_load::histogram::Histogram;
 use leno_runtime::{random::Random, tasks};
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! The same questions without a clock: schedule and recorder alone, in time that is only counted.
 
 use super::*;
-use crate::load::clock::SECOND;
-use crate::load::schedule::{Arrivals, Limits};
+use leno_load::clock::SECOND;
+use leno_load::schedule::{Arrivals, Limits};
 
 fn answered(sent: u64, end: u64) -> Exchange {
     let result = Ok(Answer { status: 200, grpc_status: 0, bytes_in: 0 });

@@ -2,7 +2,7 @@
 //!
 //! Weights are whole numbers, one for each repetition, in the order of the repetitions given.
 
-use crate::histogram::Histogram;
+use leno_load::histogram::Histogram;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

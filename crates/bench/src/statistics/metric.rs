@@ -3,8 +3,8 @@
 //! `response.p99` and `p99_ms` are the same figure: the one is what assertions write, the other what results print.
 
 use super::figure::{Figure, Pool};
-use crate::histogram::Histogram;
 use crate::result::{Run, Used};
+use leno_load::histogram::Histogram;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -2,7 +2,7 @@
 
 use super::random::Random;
 use super::*;
-use crate::histogram::Histogram;
+use leno_load::histogram::Histogram;
 
 /// A repetition whose latencies are log-normal around `median_ms`, and whose proxy uses `cpu_us` for each request.
 fn run(block: usize, random: &mut Random, median_ms: f64, cpu_us: f64) -> Run {

@@ -1,11 +1,11 @@
 //! A campaign that nobody ran: every panel of the report has something to show, odd cases included.
 
-use leno_bench::load::outcome::{Counts, Generator, Histograms};
 use leno_bench::result::{
     Assertion, Campaign, Cell, Event, Manifest, Published, Resources, Run, SCHEMA, Scenario,
     Series, Spread, Used,
 };
 use leno_bench::statistics::{self, Discard};
+use leno_load::outcome::{Counts, Generator, Histograms};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

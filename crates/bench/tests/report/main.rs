@@ -4,9 +4,9 @@ mod browser;
 mod made_up;
 
 use leno_bench::load::hlog;
-use leno_bench::load::outcome::{Outcome, Second};
 use leno_bench::report;
 use leno_bench::result::{Campaign, SCHEMA};
+use leno_load::outcome::{Outcome, Second};
 use std::fs;
 use std::path::Path;
 

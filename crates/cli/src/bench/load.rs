@@ -8,10 +8,10 @@ use crate::bench::{EXIT_INTERRUPTED, EXIT_INVALID};
 use crate::output;
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
-use leno_bench::load::outcome::Outcome;
-use leno_bench::load::plan::{Plan, time};
-use leno_bench::load::view::View;
-use leno_bench::load::{self, interrupt, summary};
+use leno_bench::load::{csv, fortio, hlog, view::View};
+use leno_load::outcome::Outcome;
+use leno_load::plan::{Plan, time};
+use leno_load::{interrupt, summary};
 use plan::{count, reuse};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ pub(crate) fn watched(
     let title = title.map_or_else(|| whole.clone(), |title| format!("{title}: {whole}"));
     let kind = asked.term.as_deref();
     let mut view = if asked.no_tui { None } else { View::on_terminal(&title, kind) };
-    load::run(plan, |progress| {
+    leno_load::run(plan, |progress| {
         if let Some(view) = &mut view {
             view.show(progress);
         }
@@ -287,9 +287,9 @@ fn write(arguments: &Load, outcome: &Outcome) -> anyhow::Result<()> {
     let wants_json = arguments.json_out || arguments.output_format.is_some();
     let own = arguments.json.as_ref().or(wants_json.then_some(&standard));
     let forms: [(&str, Option<&PathBuf>, Form); 4] = [
-        ("--hlog", arguments.hlog.as_ref(), load::hlog::write),
-        ("--csv", arguments.csv.as_ref(), load::csv::seconds),
-        ("--fortio-json", arguments.fortio_json.as_ref(), load::fortio::write),
+        ("--hlog", arguments.hlog.as_ref(), hlog::write),
+        ("--csv", arguments.csv.as_ref(), csv::seconds),
+        ("--fortio-json", arguments.fortio_json.as_ref(), fortio::write),
         ("--json", own, json),
     ];
     let mut is_taken = false;

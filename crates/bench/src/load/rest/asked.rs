@@ -1,7 +1,8 @@
 //! What a REST request asks for: words from the query, then from JSON, become a plan. Pure.
 
-use crate::load::plan::{Plan, Protocol, time};
-use crate::load::schedule::{Arrival, Rate, Schedule};
+use leno_load::plan::{Plan, time};
+use leno_load::protocol::Protocol;
+use leno_load::schedule::{Arrival, Rate, Schedule};
 use serde_json::{Map, Value};
 use std::time::Duration;
 

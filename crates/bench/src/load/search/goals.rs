@@ -1,7 +1,7 @@
 //! What a server must keep to: `p99=10ms`, `mean=2ms`, `errors=0.1%`. Pure.
 
-use crate::load::outcome::Outcome;
-use crate::load::summary::latency;
+use leno_load::outcome::Outcome;
+use leno_load::summary::latency;
 use std::str::FromStr;
 
 /// Requests that may fail where nothing is said about it.

@@ -1,7 +1,6 @@
 //! Heat maps: when requests took how long. One for each cell, its repetitions after one another, with what was done to it.
 
 use super::{Panel, name};
-use crate::histogram::Histogram;
 use crate::report::axis::Axis;
 use crate::report::frame::Frame;
 use crate::report::group::{Group, groups};
@@ -9,6 +8,7 @@ use crate::report::logs::Logs;
 use crate::report::svg::{Anchor, Svg, escape};
 use crate::report::words;
 use crate::result::{Campaign, Cell, Run};
+use leno_load::histogram::Histogram;
 
 const WIDTH: f64 = 548.0;
 const HEIGHT: f64 = 250.0;

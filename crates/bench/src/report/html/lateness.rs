@@ -1,13 +1,13 @@
 //! How late the generator itself was, drawn: a generator that is late measures itself.
 
 use super::legend;
-use crate::histogram::Histogram;
 use crate::report::axis::Axis;
 use crate::report::frame::Frame;
 use crate::report::group::{Group, groups, pooled};
 use crate::report::svg::{Anchor, Svg, escape};
 use crate::report::words;
 use crate::result::Campaign;
+use leno_load::histogram::Histogram;
 
 const WIDTH: f64 = 548.0;
 const HEIGHT: f64 = 190.0;

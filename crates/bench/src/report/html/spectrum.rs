@@ -1,13 +1,13 @@
 //! The percentile spectrum, every percentile at once with room for the rare ones; and beside it the plain distribution.
 
 use super::{Panel, choice, legend, variant};
-use crate::histogram::Histogram;
 use crate::report::axis::Axis;
 use crate::report::frame::{Frame, TIMERS};
 use crate::report::group::{Group, groups, pooled};
 use crate::report::svg::{Anchor, Svg, escape};
 use crate::report::words;
 use crate::result::{Campaign, Run};
+use leno_load::histogram::Histogram;
 
 const WIDTH: f64 = 548.0;
 const HEIGHT: f64 = 300.0;

@@ -1,11 +1,11 @@
 //! TCP's own timers in the latencies: whether requests gather at 40 ms or 200 ms, and whether the kernel's counters agree.
 
 use super::{name, table};
-use crate::histogram::Histogram;
 use crate::report::group::{counted, groups, pooled};
 use crate::report::svg::escape;
 use crate::report::words;
 use crate::result::{Campaign, Cell};
+use leno_load::histogram::Histogram;
 
 /// One timer: its name, between which milliseconds it shows, and the counters that speak for it.
 struct Timer {

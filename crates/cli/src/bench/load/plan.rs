@@ -2,13 +2,12 @@
 
 use crate::bench::load::Asked;
 use anyhow::{Context as _, bail, ensure};
-use leno_bench::load::client::grpc;
-use leno_bench::load::client::target::tcp_round;
-use leno_bench::load::plan::{
-    Choice, Family, Plan, Profile, Protocol, Tls, basic_authorization, time,
-};
-use leno_bench::load::schedule::own::Manner;
-use leno_bench::load::schedule::{Arrival, Rate, Schedule};
+use leno_load::client::grpc;
+use leno_load::client::target::tcp_round;
+use leno_load::plan::{Choice, Family, Plan, Profile, Tls, basic_authorization, time};
+use leno_load::protocol::Protocol;
+use leno_load::schedule::own::Manner;
+use leno_load::schedule::{Arrival, Rate, Schedule};
 use std::path::Path;
 use std::time::Duration;
 
