@@ -324,7 +324,7 @@ fn aligned(rows: &[[String; COLUMNS]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Assertion, Run, SCHEMA};
+    use crate::result::{Assertion, Run, SCHEMA, Used};
 
     /// A campaign of one cell whose repetitions have these medians, in milliseconds.
     fn campaign(medians_ms: &[f64]) -> Campaign {
@@ -385,6 +385,25 @@ mod tests {
         late.cells[0].runs.iter_mut().for_each(|run| run.valid = false);
         check(&then, &late, 0.0, INVALID);
         check(&then, &Campaign::default(), 0.0, INVALID);
+    }
+
+    #[test]
+    fn neither_the_neighbours_nor_the_generator_are_judged() {
+        let with = |generator_s: f64, others_s: f64| {
+            let mut campaign = campaign(&STEADY);
+            for run in &mut campaign.cells[0].runs {
+                let used = |cpu_s| vec![Used { cpu_s, ..Used::default() }];
+                run.resources.generator = used(generator_s);
+                run.resources.node_residual = used(others_s);
+            }
+            campaign
+        };
+        let compared = compare(&with(0.1, 0.1), &with(0.9, 0.9), 0.0);
+        assert_eq!(compared.exit_code(), PASS, "{}", compared.table());
+        let named = |(_, change): (&str, &Change)| {
+            change.metric.starts_with("generator") || change.metric.starts_with("node_residual")
+        };
+        assert!(!compared.changes().any(named), "{}", compared.table());
     }
 
     #[test]

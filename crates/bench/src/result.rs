@@ -258,6 +258,10 @@ pub struct Used {
     /// Requests that passed this proxy, where that is known.
     #[serde(default)]
     pub traversals: Option<u64>,
+    /// Whether CPU and context switches are unknown: no sample lies near the begin or the end of the phase, as in one of
+    /// a few tenths of a second. They are then left out of every figure.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cpu_unknown: bool,
     /// Cores in use, of samples a second apart.
     pub cores: Spread,
     /// Of an application in a repetition with a timeline: cores in use, second by second. Who served when others were gone.
@@ -275,6 +279,11 @@ pub struct Used {
     pub throttled_s: f64,
 }
 
+/// Whether the CPU of all of them is known.
+pub(crate) fn is_cpu_known(used: &[Used]) -> bool {
+    !used.iter().any(|one| one.cpu_unknown)
+}
+
 /// Samples of one figure.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Spread {
@@ -284,6 +293,11 @@ pub struct Spread {
     pub p95: f64,
     /// Maximum.
     pub max: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What the timeline did.
@@ -440,6 +454,7 @@ mod tests {
         let spread = Spread::default();
         let used = Used {
             traversals: Some(1),
+            cpu_unknown: true,
             cores_1s: vec![1.0],
             mem_cgroup_mb: Some(spread),
             ..Used::default()

@@ -16,7 +16,7 @@ mod rank;
 #[cfg(test)]
 mod tests;
 
-use crate::result::{Campaign, Cell, Estimate, PerRun, Run, Summary};
+use crate::result::{Campaign, Cell, Estimate, PerRun, Run, Summary, is_cpu_known};
 use bootstrap::{DRAWS, Draws};
 pub(crate) use effect::Effect;
 pub(crate) use metric::traversed;
@@ -151,9 +151,13 @@ pub fn metric(cell: &Cell, name: &str) -> Option<Estimate> {
     }
 }
 
-/// CPU microseconds for each request that passed a proxy, of one repetition; nothing without proxies.
+/// CPU microseconds for each request that passed a proxy, of one repetition; nothing without proxies, or where their CPU is
+/// unknown.
 #[must_use]
 pub fn proxy_cost(run: &Run) -> Option<f64> {
+    if !is_cpu_known(&run.resources.proxy) {
+        return None;
+    }
     let (microseconds, passed) = traversed(run, &run.resources.proxy);
     (passed > 0.0).then_some(microseconds / passed)
 }

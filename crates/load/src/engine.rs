@@ -4,15 +4,14 @@
 //!   go.
 //! - `desk`: what the tasks of a thread share.
 //! - `timer`: moments more precise than a millisecond.
-//! - `verdict`: whether the figures may be quoted; pure.
 
 mod desk;
 mod places;
 mod thread;
 mod timer;
-mod verdict;
 mod worker;
 
+use crate::client::complaint::Complaints;
 use crate::client::target::Target;
 use crate::clock::{self, SECOND};
 use crate::outcome::{Counts, Generator, Histograms, Outcome, SCHEMA};
@@ -21,9 +20,9 @@ use crate::progress::{Phase, Progress};
 use crate::protocol::Protocol;
 use crate::recorder::Collected;
 use crate::schedule::Schedule;
+use crate::verdict;
 use anyhow::{Context as _, ensure};
 use desk::{Message, Phases, Shared, Spent};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
@@ -85,8 +84,7 @@ pub(crate) fn run(
     let _first = phases.set(known_phases);
     known.wait();
     let watch = Watch::new(&plan, known_phases, &shared);
-    let mut outcome = watch.collect(&seen, observer);
-    outcome.first_errors = complaints.first();
+    let outcome = watch.collect(&seen, &complaints, observer);
     for thread in threads {
         thread.join().map_err(|_| anyhow::anyhow!("a thread of the load engine panicked"))??;
     }
@@ -222,6 +220,7 @@ impl<'a> Watch<'a> {
     fn collect(
         mut self,
         seen: &Receiver<Message>,
+        complaints: &Complaints,
         mut observer: impl FnMut(&Progress<'_>) -> ControlFlow<()>,
     ) -> Outcome {
         let pause = OBSERVE_PAUSE.as_nanos() as u64;
@@ -242,7 +241,7 @@ impl<'a> Watch<'a> {
         }
         self.look();
         let _last = observer(&self.progress());
-        self.outcome()
+        self.outcome(complaints)
     }
 
     fn take(&mut self, message: Message) {
@@ -296,7 +295,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self, complaints: &Complaints) -> Outcome {
         let Phases { begin, end, .. } = self.phases;
         let last_end = self.done.iter().map(|spent| spent.last_end).max().unwrap_or_default();
         let halted = self.shared.halt.load(Ordering::Relaxed);
@@ -326,7 +325,7 @@ impl<'a> Watch<'a> {
             hist,
             seconds,
             generator,
-            first_errors: BTreeMap::new(),
+            first_errors: complaints.first(),
             invalid_reasons: Vec::new(),
         };
         outcome.invalid_reasons = verdict::reasons(self.plan, &outcome);

@@ -6,6 +6,7 @@
 //! - [`recorder`]: results, mergeable without loss; [`histogram`]: their latencies.
 //! - [`engine`]: threads that bring the three together; [`progress`]: intermediate results for an observer.
 //! - [`outcome`]: the result; [`summary`]: the same as text.
+//! - [`verdict`]: whether the figures may be quoted; pure.
 //! - [`interrupt`]: Ctrl-C ends a load early, with its figures.
 //!
 //! Times are nanoseconds of the machine's monotonic clock throughout ([`clock`]). The crate does not know who uses it:
@@ -26,6 +27,7 @@ pub mod recorder;
 pub mod schedule;
 pub mod summary;
 pub mod url;
+pub mod verdict;
 
 use crate::outcome::Outcome;
 use crate::plan::Plan;

@@ -33,6 +33,9 @@ pub(super) struct Seen {
 }
 
 const BYTES_PER_MIB: f64 = 1024.0 * 1024.0;
+/// How far the nearest sample may lie from either end of a window, as a share of the window. Between two samples a counter
+/// is taken to grow evenly; at an end it does not, since the load begins or ends there.
+const EDGE_SHARE_MAX: f64 = 0.05;
 /// A rate is taken over no less than this: samples at a mark lie closer together than a second.
 const RATE_MIN_S: f64 = 0.5;
 
@@ -70,6 +73,7 @@ pub(super) fn cut(
     resources.node_residual = vec![Used {
         pod: "node".into(),
         cpu_s: resources.machine.residual_s.max(0.0),
+        cpu_unknown: !cut.knows_its_ends(),
         cores: cut.rates(|sample| sample.node.busy_s() - all(sample)),
         mem_mb: cut.levels(memory),
         ..Used::default()
@@ -124,6 +128,14 @@ impl<'a> Cut<'a> {
         counter(before) + (counter(next) - counter(before)) * share
     }
 
+    /// Whether a sample lies near enough to each end that counters can be cut there.
+    fn knows_its_ends(&self) -> bool {
+        let far_max = (self.end_ns - self.begin_ns) as f64 * EDGE_SHARE_MAX;
+        [self.begin_ns, self.end_ns].into_iter().all(|end| {
+            self.samples.iter().any(|sample| sample.at_ns.abs_diff(end) as f64 <= far_max)
+        })
+    }
+
     /// How far a counter has grown within the window.
     fn grown(&self, counter: impl Fn(&Sample) -> f64) -> f64 {
         self.at(self.end_ns, &counter) - self.at(self.begin_ns, &counter)
@@ -171,6 +183,7 @@ impl<'a> Cut<'a> {
         Used {
             pod: name.to_owned(),
             cpu_s: self.grown(cpu_s).max(0.0),
+            cpu_unknown: !self.knows_its_ends(),
             cores: self.rates(cpu_s),
             mem_mb: self.levels(|sample| mebibytes(seen(sample).total.resident_bytes)),
             mem_cgroup_mb: is_charged
@@ -277,6 +290,25 @@ mod tests {
         let (apps, _) = cut(&samples(), &[(Role::App, "web".to_owned())], &window(104.0, 3.2));
         assert_eq!(apps.app[0].cores_1s, [0.1, 0.5, 0.1]);
         assert!(near(resources.sampler_cpu_s, 0.008));
+    }
+
+    #[test]
+    fn cpu_is_unknown_where_no_sample_is_near_an_end() {
+        //  begin, duration, unknown
+        for (begin_s, duration_s, unknown) in [
+            (102.0, 2.0, false),
+            (102.09, 2.0, false),
+            (102.11, 2.0, true),
+            (102.0, 2.2, true),
+            // `--quick 0.2`: what was sampled is mostly the time around the phase.
+            (102.5, 0.3, true),
+            (102.0, 0.3, true),
+        ] {
+            let window = Window { begin_monotonic_ns: (begin_s * 1e9) as u64, duration_s };
+            let (resources, _) = cut(&samples(), &[(Role::Proxy, "web".to_owned())], &window);
+            let seen = [&resources.proxy[0], &resources.node_residual[0]];
+            assert_eq!(seen.map(|used| used.cpu_unknown), [unknown; 2], "{begin_s}+{duration_s}");
+        }
     }
 
     #[test]

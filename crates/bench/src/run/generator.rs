@@ -236,7 +236,8 @@ fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// Waits for all of them, at most so long, and puts together what they have seen.
+/// Waits for all of them, at most so long, and puts together what they have seen; with the CPU seconds that each has
+/// counted of itself.
 ///
 /// # Errors
 /// One of them failed, or took too long, or the user wants it to end.
@@ -244,7 +245,7 @@ pub(crate) fn wait(
     mut running: Vec<Running>,
     longest: Duration,
     interrupt: &Interrupt,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, Vec<f64>)> {
     let until = Instant::now() + longest + GRACE;
     loop {
         let mut all = true;
@@ -264,7 +265,9 @@ pub(crate) fn wait(
     }
     let outcomes: anyhow::Result<Vec<Outcome>> =
         running.into_iter().map(Running::outcome).collect();
-    Ok(merge(outcomes?))
+    let outcomes = outcomes?;
+    let cpu_s = outcomes.iter().map(|outcome| outcome.generator.cpu_s).collect();
+    Ok((merge(outcomes), cpu_s))
 }
 
 /// What several generators have seen together, as if it had been one. Seconds are those of each one's own phase.
@@ -289,6 +292,9 @@ pub(crate) fn merge(outcomes: Vec<Outcome>) -> Outcome {
         whole.generator.cpu_s += other.generator.cpu_s;
         whole.generator.busy_max = whole.generator.busy_max.max(other.generator.busy_max);
         whole.generator.rss_mib_max += other.generator.rss_mib_max;
+        for (kind, why) in other.first_errors {
+            whole.first_errors.entry(kind).or_insert(why);
+        }
         for reason in other.invalid_reasons {
             if !whole.invalid_reasons.contains(&reason) {
                 whole.invalid_reasons.push(reason);

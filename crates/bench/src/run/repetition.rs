@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const WARM_UP_MIN: Duration = Duration::from_millis(200);
 /// The same, where windows of load have come before.
 const WARM_UP_AFTER_WINDOWS: Duration = Duration::from_millis(500);
+/// How often it is looked whether a phase is over.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// From the start of `leno exec` to the generator's first request, about. Events are timed by it, and recorded exactly.
 const GENERATOR_START: Duration = Duration::from_millis(60);
 
@@ -66,12 +68,15 @@ impl Repetition<'_> {
             running.iter().map(|one| (client_name(&before, one.pod()), one.pid())).collect();
         let roles = bed::roles(&before, &self.bed.control_pids(), &generators);
         let sampler = Sampler::start(roles);
-        let (outcome, done) = self.measure(running, stretch, &sampler)?;
+        let (outcome, done, cpu_s) = self.measure(running, stretch, &sampler)?;
         let window = Window {
             begin_monotonic_ns: outcome.start_monotonic_ns,
             duration_s: outcome.duration_s,
         };
         let (mut resources, tcp) = sampler.stop(&window);
+        let names = generators.iter().map(|(name, _)| name.clone());
+        let counted: Vec<(String, f64)> = names.zip(cpu_s).collect();
+        measure::own_accounts(&mut resources, &counted, outcome.duration_s);
         if done.is_empty() {
             // Nobody went away, so nobody took over.
             resources.app.iter_mut().for_each(|used| used.cores_1s.clear());
@@ -136,7 +141,7 @@ impl Repetition<'_> {
             let stretch =
                 Stretch { warm_up: Duration::ZERO, measure: warmup.window, counted: false };
             let running = self.start(clients, stretch)?;
-            let outcome = generator::wait(running, warmup.window, self.interrupt)?;
+            let (outcome, _) = generator::wait(running, warmup.window, self.interrupt)?;
             let response = &outcome.hist.response;
             windows.push((response.quantile(0.5), response.quantile(0.99)));
             taken += warmup.window;
@@ -159,13 +164,14 @@ impl Repetition<'_> {
         parts.iter().enumerate().map(start).collect()
     }
 
-    /// Waits for the generators while the timeline runs beside them.
+    /// Waits for the generators while the timeline runs beside them. Answers what they have seen, what was done, and the
+    /// CPU seconds that each generator has counted of itself.
     fn measure(
         &self,
         running: Vec<Running>,
         stretch: Stretch,
         sampler: &Sampler,
-    ) -> anyhow::Result<(Outcome, Vec<Done>)> {
+    ) -> anyhow::Result<(Outcome, Vec<Done>, Vec<f64>)> {
         let mut moments: Vec<(Duration, Action)> = match self.load().timeline {
             true => moments(&self.scenario.timeline, stretch.measure),
             false => Vec::new(),
@@ -181,13 +187,21 @@ impl Repetition<'_> {
                 // A sample where the phase begins makes its cut exact.
                 std::thread::sleep(begin.saturating_duration_since(Instant::now()));
                 sampler.mark();
-                chaos::conduct(self.bed, &moments, begin, &clock::now, &is_over)
+                let done = chaos::conduct(self.bed, &moments, begin, &clock::now, &is_over);
+                // And one where it ends, as far as that is known beforehand.
+                while !is_over() && Instant::now() < begin + stretch.measure {
+                    let left = (begin + stretch.measure).saturating_duration_since(Instant::now());
+                    std::thread::sleep(left.min(LOOK_AGAIN));
+                }
+                sampler.mark();
+                done
             });
             let longest = stretch.warm_up + stretch.measure;
             let outcome = generator::wait(running, longest, self.interrupt);
             is_over.store(true, Ordering::Relaxed);
             let done = conductor.join().unwrap_or_default();
-            Ok((outcome?, done))
+            let (outcome, cpu_s) = outcome?;
+            Ok((outcome, done, cpu_s))
         })
     }
 

@@ -1,7 +1,7 @@
 //! What people are told: the plan, each repetition as it ends, the answer.
 
 use crate::mesh::Choice;
-use crate::result::{Campaign, Cell, Run};
+use crate::result::{Campaign, Cell, Run, is_cpu_known};
 use crate::run::plan::{Plan, Planned, Step};
 use crate::run::validity;
 use crate::scenario::Scenario;
@@ -81,6 +81,8 @@ fn figures(run: &Run) -> String {
     if let Some(microseconds) = statistics::proxy_cost(run) {
         // Writing to a String cannot fail.
         let _ = write!(text, "  CPU {microseconds:.1} us/request and proxy");
+    } else if !is_cpu_known(&run.resources.proxy) {
+        text.push_str("  CPU unknown");
     }
     text
 }
@@ -155,6 +157,7 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     if is_marked {
         text.push_str("? fewer than ten requests are beyond this percentile: too few to quote\n");
     }
+    text.push_str(&unknown_cpu(campaign));
     text.push_str(&disturbed(campaign));
     let holding = campaign.assertions.iter().filter(|assertion| assertion.pass).count();
     if !campaign.assertions.is_empty() {
@@ -170,6 +173,20 @@ pub(crate) fn answer(campaign: &Campaign, out: &Path) -> String {
     }
     let _ = writeln!(text, "{}", out.display());
     text
+}
+
+/// In how many repetitions the phase was too short to know what it cost.
+fn unknown_cpu(campaign: &Campaign) -> String {
+    let runs = || campaign.cells.iter().flat_map(|cell| &cell.runs);
+    let is_known =
+        |run: &&Run| is_cpu_known(&run.resources.proxy) && is_cpu_known(&run.resources.app);
+    let (unknown, all) = (runs().filter(|run| !is_known(run)).count(), runs().count());
+    match unknown {
+        0 => String::new(),
+        _ => format!(
+            "note: CPU is unknown in {unknown} of {all} repetitions: the phase was too short for samples at its ends; measure longer\n"
+        ),
+    }
 }
 
 /// In how many repetitions the machine was not ours alone.

@@ -3,9 +3,10 @@
 //! Rules about time (lateness, CPU, what was sent of what was due) are for open loops: a closed loop asks for all that there
 //! is, and says capacity, not latency.
 
-use crate::result::{Resources, Used};
+use crate::result::{Resources, Used, is_cpu_known};
 use crate::scenario::rules::Validity;
 use leno_load::outcome::Outcome;
+use leno_load::verdict;
 
 /// A lateness of this share of the median latency cannot change what is concluded, whatever it is in microseconds.
 const LATENESS_SHARE: f64 = 0.05;
@@ -35,13 +36,15 @@ pub fn reasons(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
     if seen.restarted.len() as u64 > rules.restarts_max {
         reasons.push(format!("restarted by themselves: {}", seen.restarted.join(", ")));
     }
-    let failed = failed_share(seen.outcome);
+    // Without answers there is nothing else to judge: a client that cannot connect is late as well.
     if counts.completed == 0 {
-        let words = "no request was answered".to_owned();
-        if !reasons.contains(&words) {
-            reasons.push(words);
-        }
-    } else if failed > rules.failed_max {
+        // Each generator has said so for itself.
+        reasons.retain(|reason| !reason.starts_with(verdict::NO_ANSWER));
+        reasons.push(verdict::no_answer(seen.outcome));
+        return reasons;
+    }
+    let failed = failed_share(seen.outcome);
+    if failed > rules.failed_max {
         let (failed, most) = (failed * 100.0, rules.failed_max * 100.0);
         reasons.push(format!("{failed:.2} % of requests failed, more than {most} %"));
     }
@@ -84,7 +87,7 @@ fn open_loop(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
         reasons.push(format!("generator: {busy:.0} % of a core, more than {most:.0} %"));
     }
     let app: f64 = seen.resources.app.iter().map(|used| used.cores.mean).sum();
-    if app > rules.app_cpu_max * seen.cores as f64 {
+    if is_cpu_known(&seen.resources.app) && app > rules.app_cpu_max * seen.cores as f64 {
         let most = rules.app_cpu_max * seen.cores as f64;
         reasons.push(format!("applications: {app:.2} cores, more than {most:.2}"));
     }
@@ -182,6 +185,15 @@ mod tests {
         );
         check(|o, _| o.invalid_reasons.push("its own".into()), &["its own"]);
         check(|o, _| o.counts.completed = 0, &["no request was answered"]);
+        check(
+            |outcome, _| {
+                outcome.counts.completed = 0;
+                outcome.counts.errors = [("connect".into(), 9), ("tls".into(), 1)].into();
+                outcome.first_errors = [("connect".into(), "Connection refused".into())].into();
+                (0..100).for_each(|_| outcome.hist.lateness.record(200_000_000));
+            },
+            &["no request was answered: 9 connect (Connection refused), 1 tls"],
+        );
     }
 
     #[test]

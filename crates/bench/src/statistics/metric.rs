@@ -3,7 +3,7 @@
 //! `response.p99` and `p99_ms` are the same figure: the one is what assertions write, the other what results print.
 
 use super::figure::{Figure, Pool};
-use crate::result::{Run, Used};
+use crate::result::{Run, Used, is_cpu_known};
 use leno_load::histogram::Histogram;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -58,6 +58,11 @@ pub(super) const COMPARED: [&str; 18] = [
     "node_residual.cpu_us_per_req",
     "throttled_s",
 ];
+
+/// Whether two results are judged by it. Neither what else ran on the machine nor the generator is the mesh's doing.
+pub(super) fn is_judged(name: &Name) -> bool {
+    !matches!(name, Name::Cost(role, _) if role == "generator" || role == "node_residual")
+}
 
 /// A figure's name, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +209,7 @@ impl<'a> Source<'a> {
         };
         let requests = || self.runs.iter().map(|run| run.counts.completed as f64).collect();
         let microseconds = || sum(|used| used.cpu_s * 1e6);
-        Some(match what {
+        let figure = match what {
             "cpu_s" => Figure::mean(sum(|used| used.cpu_s)),
             "cpu_us_per_traversal" if name == "proxy" => {
                 let (above, below) =
@@ -226,7 +231,20 @@ impl<'a> Source<'a> {
             }
             "throttled_s" => Figure::mean(sum(|used| used.throttled_s)),
             _ => return None,
-        })
+        };
+        let is_cpu = !what.starts_with("mem_") && what != "throttled_s";
+        Some(if is_cpu { self.without_unknown(figure, name) } else { figure })
+    }
+
+    /// Leaves out repetitions in which the role's CPU is unknown: they weigh nothing.
+    fn without_unknown(&self, figure: Figure, name: &str) -> Figure {
+        let Figure::Ratio(mut above, mut below) = figure else { return figure };
+        for ((above, below), run) in above.iter_mut().zip(&mut below).zip(&self.runs) {
+            if !is_cpu_known(role(run, name)) {
+                (*above, *below) = (0.0, 0.0);
+            }
+        }
+        Figure::Ratio(above, below)
     }
 }
 
@@ -326,6 +344,32 @@ mod tests {
         check(&[used(1.0, None), used(2.0, None)], (3e6, 200.0));
         check(&[used(0.5, Some(0)), used(2.0, Some(100))], (2.5e6, 100.0));
         check(&[], (0.0, 0.0));
+    }
+
+    #[test]
+    fn cpu_that_is_unknown_is_in_no_figure() {
+        let run = |cpu_s: f64, cpu_unknown| {
+            let mut run = Run::default();
+            run.counts.completed = 100;
+            run.resources.proxy =
+                vec![Used { cpu_s, cpu_unknown, traversals: Some(100), ..Used::default() }];
+            run.resources.proxy[0].mem_mb.max = 7.0;
+            run
+        };
+        let (known, unknown) = (run(1.0, false), run(0.1, true));
+        //  repetitions, microseconds per request, cores
+        for (runs, cpu, cores) in [
+            (vec![&known], Some(10_000.0), Some(0.0)),
+            (vec![&known, &unknown], Some(10_000.0), Some(0.0)),
+            (vec![&unknown], None, None),
+        ] {
+            let source = Source::new(runs);
+            let seen = |name: &str| source.figure(&Name::parse(name).expect("a name"))?.whole();
+            assert_eq!(seen("proxy.cpu_us_per_req"), cpu);
+            assert_eq!(seen("proxy.cpu_us_per_traversal"), cpu);
+            assert_eq!(seen("proxy.cores_mean"), cores);
+            assert_eq!(seen("proxy.mem_mb_max"), Some(7.0));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::bootstrap::{self, DRAWS, Draws};
 use super::figure::Figure;
-use super::metric::{COMPARED, Name, Source};
+use super::metric::{self, COMPARED, Name, Source};
 use super::rank;
 use super::{Effect, noise, taken};
 use crate::result::{Cell, Comparison, Run};
@@ -93,13 +93,13 @@ pub(crate) struct Change {
     pub(crate) p_holm: Option<f64>,
 }
 
-/// Every figure that a cell has in both of two campaigns. A change below `tolerance` (a share of `a`) is none.
+/// Every figure that a cell has in both of two campaigns and that the mesh answers for. A change below `tolerance` (a share of `a`) is none.
 pub(crate) fn changes(a: &Cell, b: &Cell, tolerance: f64, seed: u64) -> Vec<Change> {
     let (left, right) = (Source::new(taken(a).collect()), Source::new(taken(b).collect()));
     COMPARED
         .iter()
         .filter_map(|metric| {
-            let name = Name::parse(metric)?;
+            let name = Name::parse(metric).filter(metric::is_judged)?;
             if !left.quotable(&name) || !right.quotable(&name) {
                 return None;
             }

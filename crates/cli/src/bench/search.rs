@@ -13,6 +13,7 @@ use leno_load::outcome::Outcome;
 use leno_load::plan::Plan;
 use leno_load::schedule::{Rate, Schedule};
 use leno_load::summary::latency;
+use leno_load::verdict;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +64,8 @@ struct Trial {
     rate: f64,
     /// Why it did not pass; nothing where it did.
     broken: Vec<String>,
+    /// What the generator did wrong, by the rules of `leno bench load`; nothing where it did not.
+    faults: Vec<String>,
     outcome: Outcome,
 }
 
@@ -141,7 +144,8 @@ fn search(
                 }
                 let broken = goals::broken(&arguments.slo, rate, &outcome);
                 steps.saw(broken.is_empty());
-                trials.push(Trial { rate, broken, outcome });
+                let faults = verdict::generator_faults(&plan, &outcome);
+                trials.push(Trial { rate, broken, faults, outcome });
                 continue;
             }
             Step::Found { passed, failed } => (Some(passed), failed),
@@ -176,18 +180,21 @@ fn reasons(
     if passed.is_none() {
         reasons.push("no rate passed".to_owned());
     }
-    let fault = of(failed).find_map(|trial| goals::fault_of_generator(goals, &trial.outcome));
+    let fault = of(failed).find_map(|trial| trial.faults.first());
     if failed.is_none() {
         reasons.push("no rate failed: --max is too low to find the limit".to_owned());
     } else if let Some(fault) = fault {
-        reasons.push(format!("{fault} at the failing rate: the server may carry more"));
+        reasons.push(format!("at the failing rate, {fault}: the server may carry more"));
     }
-    if let Some(trial) = of(passed).find(|trial| trial.broken.is_empty())
-        && (trial.outcome.counts.completed as f64) < least * 0.99
-    {
+    if let Some(trial) = of(passed).find(|trial| trial.broken.is_empty()) {
+        // Requests that the generator itself delays reach the server in other bursts than the schedule's.
+        reasons.extend(trial.faults.iter().map(|fault| format!("at the passing rate, {fault}")));
         let answers = trial.outcome.counts.completed;
-        reasons
-            .push(format!("{answers} answers are too few for these goals: they need {least:.0}"));
+        if (answers as f64) < least * 0.99 {
+            reasons.push(format!(
+                "{answers} answers are too few for these goals: they need {least:.0}"
+            ));
+        }
     }
     reasons
 }
@@ -235,6 +242,7 @@ fn as_json(arguments: &Search, found: &Found) -> serde_json::Value {
                 "rate": trial.rate,
                 "holds": trial.broken.is_empty(),
                 "broken": trial.broken,
+                "generator_faults": trial.faults,
                 "outcome": trial.outcome,
             })
         })
@@ -283,33 +291,49 @@ mod tests {
 
     #[test]
     fn what_cannot_be_quoted_says_why() {
-        let trial = |rate: f64, busy: f64, completed: u64, broken: &[&str]| {
+        // As `leno bench load` judges a load at a rate: busy, late and answered.
+        let trial = |rate: f64, busy: f64, late_us: u64, completed: u64, broken: &[&str]| {
+            let line = ["search", "--slo", "p99=1ms", "http://127.0.0.1:1/"];
+            let asked = Line::try_parse_from(line).expect("flags").search.asked;
+            let plan = plan::plan_at(&asked, &rate.to_string()).expect("a plan");
             let mut outcome = Outcome::default();
             (outcome.generator.busy_max, outcome.counts.completed) = (busy, completed);
-            Trial { rate, broken: broken.iter().map(ToString::to_string).collect(), outcome }
+            outcome.hist.response.record(1_000_000);
+            outcome.hist.lateness.record(late_us * 1_000);
+            let faults = verdict::generator_faults(&plan, &outcome);
+            let broken = broken.iter().map(ToString::to_string).collect();
+            Trial { rate, broken, faults, outcome }
         };
-        let holds = trial(100.0, 0.1, 1_000, &[]);
-        let fails = trial(105.0, 0.1, 1_000, &["p99"]);
-        let saturated = trial(105.0, 0.95, 1_000, &["p99"]);
-        let few = trial(100.0, 0.1, 10, &[]);
+        let holds = || trial(100.0, 0.1, 0, 1_000, &[]);
+        let fails = || trial(105.0, 0.1, 0, 1_000, &["p99"]);
+        let saturated = trial(105.0, 0.95, 0, 1_000, &["p99"]);
+        let late = trial(105.0, 0.1, 5_600, 1_000, &["p99"]);
+        let holds_late = trial(100.0, 0.1, 5_600, 1_000, &[]);
+        let few = trial(100.0, 0.1, 0, 10, &[]);
         for (trials, passed, failed, expected) in [
-            (vec![&holds, &fails], Some(100.0), Some(105.0), vec![]),
-            (vec![&holds, &saturated], Some(100.0), Some(105.0), vec!["the generator"]),
-            (vec![&holds], Some(100.0), None, vec!["no rate failed"]),
-            (vec![&fails], None, Some(105.0), vec!["no rate passed"]),
-            (vec![&few, &fails], Some(100.0), Some(105.0), vec!["10 answers"]),
+            (vec![holds(), fails()], Some(100.0), Some(105.0), vec![]),
+            (
+                vec![holds(), saturated],
+                Some(100.0),
+                Some(105.0),
+                vec!["at the failing rate, the generator was saturated"],
+            ),
+            (
+                vec![holds(), late],
+                Some(100.0),
+                Some(105.0),
+                vec!["at the failing rate, the generator was late: p99.9 56"],
+            ),
+            (
+                vec![holds_late, fails()],
+                Some(100.0),
+                Some(105.0),
+                vec!["at the passing rate, the generator was late: p99.9 56"],
+            ),
+            (vec![holds()], Some(100.0), None, vec!["no rate failed"]),
+            (vec![fails()], None, Some(105.0), vec!["no rate passed"]),
+            (vec![few, fails()], Some(100.0), Some(105.0), vec!["10 answers"]),
         ] {
-            let trials: Vec<Trial> = trials
-                .into_iter()
-                .map(|t| {
-                    trial(
-                        t.rate,
-                        t.outcome.generator.busy_max,
-                        t.outcome.counts.completed,
-                        &t.broken.iter().map(String::as_str).collect::<Vec<_>>(),
-                    )
-                })
-                .collect();
             let seen = reasons(&[goal("p99=1ms").expect("a goal")], &trials, passed, failed);
             assert_eq!(seen.len(), expected.len(), "{seen:?}");
             for (reason, begin) in seen.iter().zip(expected) {

@@ -221,12 +221,15 @@ fn what_does_not_come_is_counted_by_kind() {
     (plan.count, plan.timeout) = (Some(8), Duration::from_millis(100));
     let silent = outcome(&plan);
     assert_eq!(silent.counts.errors["timeout"], 8);
-    assert_eq!(silent.invalid_reasons, ["no request was answered"]);
+    assert_eq!(silent.invalid_reasons, ["no request was answered: 8 timeout"]);
     // A port where nobody listens.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     plan.url.port = free.local_addr().expect("it is bound").port();
     drop(free);
-    assert_eq!(outcome(&plan).counts.errors["connect"], 8);
+    let refused = outcome(&plan);
+    assert_eq!(refused.counts.errors["connect"], 8);
+    let why = ["no request was answered: 8 connect (Connection refused (os error 111))"];
+    assert_eq!(refused.invalid_reasons, why);
 }
 
 #[test]

@@ -10,11 +10,6 @@ const ERRORS_MAX: f64 = 0.001;
 const BEYOND_MIN: f64 = 10.0;
 /// Answers that must come at the rate at which requests are due: less, and they pile up.
 const KEPT_UP_MIN: f64 = 0.98;
-/// Share of a thread's time beyond which it is the generator that is at its end.
-const BUSY_MAX: f64 = 0.9;
-/// Share of a goal that may be the generator's own lateness.
-const LATE_MAX: f64 = 0.5;
-
 /// A figure of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
@@ -117,22 +112,6 @@ pub fn broken(goals: &[Goal], rate: f64, outcome: &Outcome) -> Vec<String> {
     broken
 }
 
-/// Why it was the generator that kept the outcome from passing, and not the server; nothing where it was not.
-#[must_use]
-pub fn fault_of_generator(goals: &[Goal], outcome: &Outcome) -> Option<&'static str> {
-    if outcome.generator.busy_max.max(outcome.generator.wanted_max) > BUSY_MAX {
-        return Some("the generator was saturated");
-    }
-    let late = goals.iter().any(|goal| match goal.figure {
-        Figure::Quantile(share) => {
-            outcome.hist.lateness.quantile(share) as f64 > goal.most * LATE_MAX
-        }
-        Figure::Mean => outcome.hist.lateness.mean() > goal.most * LATE_MAX,
-        Figure::Max | Figure::Errors => false,
-    });
-    late.then_some("the generator was late for half of what a goal allows, or more")
-}
-
 /// Share of requests that failed; all of them where there were none.
 fn errors(outcome: &Outcome) -> f64 {
     let counts = &outcome.counts;
@@ -180,21 +159,6 @@ mod tests {
             );
         }
         assert_eq!(broken(&[], 1.0, &Outcome::default()).len(), 2);
-    }
-
-    #[test]
-    fn whose_fault_it_was() {
-        let goals: Vec<Goal> = vec!["p99=1ms".parse().expect("a goal")];
-        for (busy, late_us, expected) in [(0.5, 100, false), (0.95, 100, true), (0.5, 600, true)] {
-            let mut outcome = outcome(&[2_000; 100], 0);
-            outcome.generator.busy_max = busy;
-            outcome.hist.lateness.record(late_us * 1_000);
-            assert_eq!(
-                fault_of_generator(&goals, &outcome).is_some(),
-                expected,
-                "{busy} {late_us}"
-            );
-        }
     }
 
     #[test]

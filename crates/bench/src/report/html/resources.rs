@@ -6,7 +6,7 @@ use crate::report::frame::Frame;
 use crate::report::group::{Group, groups, over_runs, sum};
 use crate::report::svg::{Anchor, Svg};
 use crate::report::words;
-use crate::result::{Campaign, Cell, Resources, Run, Used};
+use crate::result::{Campaign, Cell, Resources, Run, Used, is_cpu_known};
 use crate::statistics;
 
 /// Which processes.
@@ -87,7 +87,12 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
                 [("CPU", statistic.cpu), ("memory", statistic.memory)]
             {
                 let title = format!("{role_name} {what}");
-                let bars = |cell: &Cell| over_runs(cell, |run| figure(run, role(&run.resources)));
+                let bars = |cell: &Cell| {
+                    over_runs(cell, |run| {
+                        let used = role(&run.resources);
+                        (what != "CPU" || is_cpu_known(used)).then(|| figure(run, used))?
+                    })
+                };
                 if let Some(chart) = chart(&groups, &title, about, unit, &bars) {
                     charts += &chart;
                 }

@@ -5,7 +5,7 @@ use crate::report::axis::Axis;
 use crate::report::group::{Group, groups, over_runs, sum};
 use crate::report::svg::{Anchor, Svg, escape};
 use crate::report::words;
-use crate::result::{Campaign, Cell, Resources, Used};
+use crate::result::{Campaign, Cell, Resources, Used, is_cpu_known};
 
 /// Which processes.
 type Role = fn(&Resources) -> &[Used];
@@ -58,9 +58,9 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
 fn parts(cell: &Cell) -> Vec<f64> {
     let part = |role: Role| {
         over_runs(cell, |run| {
-            let answered = run.counts.completed;
-            (answered > 0)
-                .then_some(sum(role(&run.resources), |one| one.cpu_s)? * 1e6 / answered as f64)
+            let (answered, used) = (run.counts.completed, role(&run.resources));
+            (answered > 0 && is_cpu_known(used))
+                .then_some(sum(used, |one| one.cpu_s)? * 1e6 / answered as f64)
         })
     };
     ROLES.iter().map(|(_, _, role)| part(*role).map_or(0.0, |[_, mean, _]| mean.max(0.0))).collect()
