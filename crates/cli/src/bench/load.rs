@@ -179,10 +179,10 @@ pub(crate) struct Asked {
     /// Labels to store in the result
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) labels: String,
-    /// No live view; it is also off if standard error is not a terminal
+    /// No status line; it is also off if standard error is not a terminal
     #[arg(long)]
     pub(crate) no_tui: bool,
-    /// Type of the terminal; a dumb one has no live view
+    /// Type of the terminal; a dumb one has no status line
     #[arg(long, hide = true, env = "TERM", hide_env = true)]
     term: Option<String>,
     #[command(flatten)]
@@ -250,21 +250,15 @@ pub(crate) fn run(arguments: &Load) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(EXIT_INVALID))
 }
 
-/// Makes the plan's requests, with a live view where one can be seen, until they are made or somebody wants an end.
+/// Makes the plan's requests, with a status line where one can be seen, until they are made or somebody wants an end.
 pub(crate) fn watched(
     plan: &Plan,
     asked: &Asked,
     title: Option<&str>,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Outcome> {
-    let places = match plan.urls.len() {
-        0 | 1 => String::new(),
-        more => format!(" and {} more", more - 1),
-    };
-    let whole = format!("{}{places}, {} connections", plan.url, plan.connections);
-    let title = title.map_or_else(|| whole.clone(), |title| format!("{title}: {whole}"));
-    let kind = asked.term.as_deref();
-    let mut view = if asked.no_tui { None } else { View::on_terminal(&title, kind) };
+    let (title, kind) = (title.unwrap_or_default(), asked.term.as_deref());
+    let mut view = if asked.no_tui { None } else { View::on_terminal(title, kind) };
     leno_load::run(plan, |progress| {
         if let Some(view) = &mut view {
             view.show(progress);
