@@ -2,7 +2,10 @@
 
 use super::group::{self, Group};
 use super::words;
-use crate::result::{Campaign, Cell, Estimate};
+use crate::result::{Campaign, Cell, Comparison, Estimate};
+
+/// What one passage through one proxy costs.
+const COST: &str = "proxy.cpu_us_per_traversal";
 
 /// `b` held against `a`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -17,6 +20,37 @@ pub(super) struct Difference {
     pub(super) same: bool,
 }
 
+impl Difference {
+    /// Whether it may be told: not within the noise of the pair, nor (where that is not known) of the whole campaign.
+    fn is_clear(&self, campaign: &Campaign, metric: &str) -> bool {
+        let noise = campaign.noise_band.get(metric).copied().unwrap_or(0.0);
+        let change = self.ratio.map_or(f64::INFINITY, |ratio| (ratio - 1.0).abs());
+        !self.same && change > noise
+    }
+}
+
+/// The same pair the other way round: `a` held against `b`.
+pub(super) fn turned(one: &Comparison) -> Comparison {
+    let inverse = |ratio: f64| 1.0 / ratio;
+    Comparison {
+        a: one.b.clone(),
+        b: one.a.clone(),
+        diff: -one.diff,
+        ci95: one.ci95.map(|[low, high]| [-high, -low]),
+        ratio: one.ratio.filter(|ratio| *ratio > 0.0).map(inverse),
+        ratio_ci95: one
+            .ratio_ci95
+            .filter(|[low, _]| *low > 0.0)
+            .map(|[low, high]| [inverse(high), inverse(low)]),
+        effect: match one.effect.as_str() {
+            "better" => "worse".to_owned(),
+            "worse" => "better".to_owned(),
+            effect => effect.to_owned(),
+        },
+        ..one.clone()
+    }
+}
+
 /// What the result says of the pair, or else the plain difference of the two estimates.
 pub(super) fn difference(
     campaign: &Campaign,
@@ -25,27 +59,18 @@ pub(super) fn difference(
     metric: &str,
     of: impl Fn(&Cell) -> Option<Estimate>,
 ) -> Option<Difference> {
+    let words = crate::statistics::cell_words(b);
     let said = campaign.compare.iter().find_map(|one| {
-        let turned = (one.a.as_str(), one.b.as_str()) == (b.mesh.as_str(), a.mesh.as_str());
-        let straight = (one.a.as_str(), one.b.as_str()) == (a.mesh.as_str(), b.mesh.as_str());
-        if one.metric != metric
-            || !(turned || straight)
-            || one.cell != crate::statistics::cell_words(b)
-        {
+        let meshes = (one.a.as_str(), one.b.as_str());
+        let is_turned = meshes == (b.mesh.as_str(), a.mesh.as_str());
+        let is_straight = meshes == (a.mesh.as_str(), b.mesh.as_str());
+        if one.metric != metric || !(is_turned || is_straight) || one.cell != words {
             return None;
         }
-        let (same, ci95, ratio) = (one.effect == "same", one.ci95, one.ratio);
-        Some(if straight {
-            Difference { diff: one.diff, ci95, ratio, same }
-        } else {
-            let ci95 = ci95.map(|[low, high]| [-high, -low]);
-            Difference {
-                diff: -one.diff,
-                ci95,
-                ratio: ratio.filter(|r| *r > 0.0).map(|r| 1.0 / r),
-                same,
-            }
-        })
+        let turned = is_turned.then(|| turned(one));
+        let one = turned.as_ref().unwrap_or(one);
+        let same = one.effect == "same";
+        Some(Difference { diff: one.diff, ci95: one.ci95, ratio: one.ratio, same })
     });
     said.or_else(|| {
         let (a, b) = (of(a)?.v, of(b)?.v);
@@ -78,8 +103,7 @@ pub(super) fn cost(campaign: &Campaign, against: &Cell, cell: &Cell) -> Option<D
     let of = |cell: &Cell| group::proxy_cost(cell).copied();
     of(against)?;
     of(cell)?;
-    let key = "proxy.cpu_us_per_traversal";
-    difference(campaign, against, cell, key, of)
+    difference(campaign, against, cell, COST, of)
 }
 
 /// The answer in one sentence: who costs how much relative to whom; and a second one where things were broken on purpose.
@@ -89,6 +113,7 @@ pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
     if groups.iter().any(|group| group.open) {
         sentences.extend(saturated(campaign, &groups));
     }
+    sentences.extend(losses(campaign));
     sentences.extend(broken(campaign));
     if sentences.is_empty() {
         sentences.extend(plain(&groups));
@@ -115,13 +140,9 @@ fn main_sentence(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     let cell = group.of(subject)?;
     let mut parts = Vec::new();
     if let Some(against) = peer.and_then(|peer| group.of(peer))
-        && let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio)
+        && let Some(words) = cost_words(campaign, against, cell)
     {
-        parts.push(format!(
-            "{} × {} CPU per request and proxy",
-            words::figure(ratio),
-            words::mesh(&against.mesh)
-        ));
+        parts.push(words);
     } else if let Some(cost) = group::proxy_cost(cell) {
         parts.push(format!("{} µs CPU per request and proxy", words::figure(cost.v)));
     }
@@ -136,6 +157,50 @@ fn main_sentence(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
     };
     let said: Vec<String> = cpu.into_iter().chain(latency).collect();
     (!said.is_empty()).then(|| format!("{}: {}.", words::mesh(subject), said.join("; ")))
+}
+
+/// `0.58 × HAProxy CPU per request and proxy`; a difference within the noise is called none.
+fn cost_words(campaign: &Campaign, against: &Cell, cell: &Cell) -> Option<String> {
+    let cost = cost(campaign, against, cell)?;
+    let (ratio, mesh) = (words::figure(cost.ratio?), words::mesh(&against.mesh));
+    Some(match cost.is_clear(campaign, COST) {
+        true => format!("{ratio} × {mesh} CPU per request and proxy"),
+        false => format!("the same CPU per request and proxy as {mesh}, within noise"),
+    })
+}
+
+/// Losses named at the top; the rest is in the panel of differences.
+const LOSSES_MAX: usize = 4;
+
+/// `Worse than HAProxy: p99 in grpc (1.66 ×), …`: what the subject loses to its peer beyond the noise.
+fn losses(campaign: &Campaign) -> Option<String> {
+    let (subject, peer) = group::subject(campaign);
+    let (subject, peer) = (subject?, peer?);
+    let mut lost: Vec<(f64, String)> = Vec::new();
+    for one in &campaign.compare {
+        let turned = (one.a == subject).then(|| turned(one));
+        let one = turned.as_ref().unwrap_or(one);
+        let named = words::COMPARED.iter().find(|(metric, ..)| *metric == one.metric);
+        let (Some((_, figure, ..)), Some(ratio)) = (named, one.ratio) else { continue };
+        if one.a != peer || one.b != subject || one.effect != "worse" {
+            continue;
+        }
+        let cell = campaign
+            .cells
+            .iter()
+            .find(|cell| cell.mesh == subject && crate::statistics::cell_words(cell) == one.cell);
+        let load =
+            cell.map_or_else(|| one.cell.clone(), |cell| words::short(cell, &campaign.cells));
+        lost.push((ratio.ln().abs(), format!("{figure} in {load} ({} ×)", words::figure(ratio))));
+    }
+    lost.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let more = match lost.len().saturating_sub(LOSSES_MAX) {
+        0 => String::new(),
+        more => format!("; {more} more below"),
+    };
+    let named: Vec<String> = lost.into_iter().take(LOSSES_MAX).map(|(_, words)| words).collect();
+    (!named.is_empty())
+        .then(|| format!("Worse than {}: {}{more}.", words::mesh(peer), named.join(", ")))
 }
 
 /// `11,899 answers/s (no mesh 46,020)`.
@@ -160,7 +225,8 @@ fn latency_words(
     let quotable = |mesh: &str, key: &str| {
         let estimate = merged(group.of(mesh)?, key)?;
         estimate.quotable.then_some(())?;
-        added(campaign, group, mesh, key)
+        let added = added(campaign, group, mesh, key)?;
+        added.is_clear(campaign, &format!("{key}_ms")).then_some(added)
     };
     let keys: Vec<&str> =
         ["p50", "p99"].into_iter().filter(|key| quotable(subject, key).is_some()).collect();
@@ -169,15 +235,16 @@ fn latency_words(
     }
     let of = |mesh: &str, unit: bool| -> Vec<String> {
         let words = |key: &&str| {
-            let diff = words::signed(quotable(mesh, key)?.diff);
-            Some(if unit { format!("{diff} ms {key}") } else { diff })
+            let Some(added) = quotable(mesh, key) else { return "n/a".to_owned() };
+            let diff = words::signed(added.diff);
+            if unit { format!("{diff} ms {key}") } else { diff }
         };
-        keys.iter().filter_map(words).collect()
+        keys.iter().map(words).collect()
     };
     let mut text = format!("{} over no mesh", of(subject, true).join(", "));
     if let Some(peer) = peer {
         let others = of(peer, false);
-        if !others.is_empty() {
+        if others.iter().any(|other| other != "n/a") {
             text += &format!(" ({} {})", words::mesh(peer), others.join(", "));
         }
     }
@@ -193,18 +260,13 @@ fn saturated(campaign: &Campaign, groups: &[Group<'_>]) -> Option<String> {
         .find(|group| !group.open && group.leads && has(group, subject) && has(group, peer))?;
     let (cell, against) = (group.of(subject)?, group.of(peer)?);
     let mut parts = Vec::new();
-    if let Some(ratio) = cost(campaign, against, cell).and_then(|cost| cost.ratio) {
-        parts.push(format!(
-            "{} × {} CPU per request and proxy",
-            words::figure(ratio),
-            words::mesh(peer)
-        ));
-    }
-    if against.summary.rps.v > 0.0 && cell.summary.rps.v > 0.0 {
-        parts.push(format!(
-            "{} × its rate",
-            words::figure(cell.summary.rps.v / against.summary.rps.v)
-        ));
+    parts.extend(cost_words(campaign, against, cell));
+    let of = |cell: &Cell| (cell.summary.rps.n > 0).then_some(cell.summary.rps);
+    if let Some(rate) = difference(campaign, against, cell, "rps", of)
+        && let Some(ratio) = rate.ratio
+        && rate.is_clear(campaign, "rps")
+    {
+        parts.push(format!("{} × its rate", words::figure(ratio)));
     }
     (!parts.is_empty()).then(|| format!("Saturated: {}.", parts.join(", ")))
 }

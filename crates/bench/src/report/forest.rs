@@ -33,8 +33,14 @@ pub(crate) struct Row {
     pub(crate) values: String,
 }
 
-/// The drawing; nothing without rows. `less` and `more` say what lies to the left and to the right of no difference.
-pub(crate) fn draw(title: &str, rows: &[Row], less: &str, more: &str) -> Option<String> {
+/// The drawing; nothing without rows. `less` and `more` say what lies to the left and to the right of no difference, `values`
+/// what the two figures of a row are.
+pub(crate) fn draw(
+    title: &str,
+    rows: &[Row],
+    [less, more]: [&str; 2],
+    values: &str,
+) -> Option<String> {
     if rows.is_empty() {
         return None;
     }
@@ -45,7 +51,7 @@ pub(crate) fn draw(title: &str, rows: &[Row], less: &str, more: &str) -> Option<
     svg.text((x(1.0) - 10.0, 13.0), Anchor::End, "tick", &format!("◂ {less}"));
     svg.text((x(1.0) + 10.0, 13.0), Anchor::Start, "tick", &format!("{more} ▸"));
     for (heading, at) in
-        [("before → after", LEFT + PLOT + 110.0), ("p (Holm)", LEFT + PLOT + 216.0), ("", WIDTH)]
+        [(values, LEFT + PLOT + 110.0), ("p (Holm)", LEFT + PLOT + 216.0), ("", WIDTH)]
     {
         svg.text((at, 13.0), Anchor::End, "unit", heading);
     }
@@ -149,7 +155,8 @@ mod tests {
             row(2.0, Some([1.5, 2.6]), Some(0.05), "worse"),
             row(0.7, None, None, "no word of ours"),
         ];
-        let svg = draw("p99", &rows, "faster", "slower").expect("there are rows");
+        let svg =
+            draw("p99", &rows, ["faster", "slower"], "before → after").expect("there are rows");
         assert_eq!(
             (svg.matches("<circle").count(), svg.matches("class=\"noise\"").count()),
             (2, 1),
@@ -158,7 +165,7 @@ mod tests {
         assert!(svg.contains("dot e-worse") && svg.contains("dot e-unknown"), "{svg}");
         assert!(svg.contains("2.00 × (95 %: 1.50 to 2.60 ×), worse"), "{svg}");
         assert!(svg.contains("steady &lt;2000&gt;") && !svg.contains("<2000>"), "{svg}");
-        assert_eq!(draw("p99", &[], "", ""), None);
+        assert_eq!(draw("p99", &[], ["", ""], ""), None);
     }
 
     #[test]

@@ -26,6 +26,8 @@ use super::svg::escape;
 use super::words;
 use crate::result::Campaign;
 
+pub(super) use verdict::invalid;
+
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
@@ -55,7 +57,7 @@ impl Panel {
 
 /// The whole page. `version` is what a served page compares to know of news; empty for a file.
 pub(super) fn page(campaign: &Campaign, logs: &Logs, version: &str) -> String {
-    let panels: Vec<Panel> = [
+    let main = [
         latency::panel(campaign),
         resources::panel(campaign),
         roles::panel(campaign),
@@ -63,6 +65,8 @@ pub(super) fn page(campaign: &Campaign, logs: &Logs, version: &str) -> String {
         curve::panel(campaign),
         chaos::panel(campaign),
         differences::panel(campaign),
+    ];
+    let details = [
         spectrum::panel(campaign),
         heat::panel(campaign, logs),
         runs::panel(campaign),
@@ -70,18 +74,23 @@ pub(super) fn page(campaign: &Campaign, logs: &Logs, version: &str) -> String {
         validity::panel(campaign),
         validity::manifest(campaign),
         raw::panel(campaign),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
     let mut links = String::new();
-    let mut bodies = String::new();
-    for panel in &panels {
-        links += &format!("<a href=\"#{}\">{}</a>", panel.id, panel.title);
-        bodies += &panel.section();
-    }
-    let body =
-        format!("{}{}<nav>{links}</nav>{bodies}", verdict::head(campaign), answer::table(campaign));
+    let mut sections = |panels: &[Option<Panel>]| {
+        let mut bodies = String::new();
+        for panel in panels.iter().flatten() {
+            links += &format!("<a href=\"#{}\">{}</a>", panel.id, panel.title);
+            bodies += &panel.section();
+        }
+        bodies
+    };
+    let (main, details) = (sections(&main), sections(&details));
+    let details = match details.is_empty() {
+        true => details,
+        false => format!("<details class=\"more\"><summary>Details</summary>{details}</details>"),
+    };
+    let (head, answer) = (verdict::head(campaign), answer::table(campaign));
+    let body = format!("{head}{answer}<nav>{links}</nav>{main}{details}");
     let running = campaign.state == "running";
     document(&format!("leno bench · {}", campaign.scenario.id), &body, version, running)
 }
@@ -142,6 +151,7 @@ pub(super) fn variant(pairs: &[(&str, &str)], first: bool, body: &str) -> String
 /// A table; cells are HTML. The first `left` columns are text, the rest figures.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let class = |column: usize| if column < left { "" } else { " class=\"n\"" };
+    let head_of = |column: usize| head.get(column).copied().unwrap_or_default();
     let head: String = head
         .iter()
         .enumerate()
@@ -151,7 +161,9 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>], left: usize) -> String 
     for row in rows {
         body += "<tr>";
         for (column, cell) in row.iter().enumerate() {
-            body += &format!("<td{}>{cell}</td>", class(column));
+            // A narrow window shows each row as a block, every cell behind its column's name.
+            let label = head_of(column);
+            body += &format!("<td{} data-label=\"{label}\">{cell}</td>", class(column));
         }
         body += "</tr>";
     }

@@ -2,6 +2,7 @@
 
 use super::compared::{self, headline};
 use super::group::{self, Group, counted, groups};
+use super::html;
 use super::words;
 use crate::result::{Campaign, Cell, Estimate};
 
@@ -10,17 +11,17 @@ pub(super) fn report(campaign: &Campaign) -> String {
     let verdict = match (campaign.state.as_str(), campaign.verdict.as_str()) {
         ("running", _) => "still running",
         (_, "") => "no verdict",
-        (_, verdict) => verdict,
+        (_, "invalid") => "invalid",
+        _ => "valid",
     };
     let mut text = format!("## leno bench {}: {verdict}\n\n", code(&campaign.scenario.id));
     for sentence in headline(campaign) {
         text += &format!("**{}**\n\n", plain(&sentence));
     }
-    for reason in &campaign.verdict_reasons {
-        text += &format!("- {}\n", plain(reason));
-    }
-    if !campaign.verdict_reasons.is_empty() {
-        text.push('\n');
+    let invalid: String =
+        html::invalid(campaign).map(|reason| format!("- {}\n", plain(reason))).collect();
+    if !invalid.is_empty() {
+        text += &(invalid + "\n");
     }
     for group in groups(campaign) {
         text += &table(campaign, &group);

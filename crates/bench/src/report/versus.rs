@@ -50,7 +50,7 @@ fn changes(versus: &Versus) -> Option<Panel> {
     for (metric, words, less, more) in words::COMPARED {
         let own = versus.rows.iter().filter(|(name, _)| *name == metric);
         let rows: Vec<Row> = own.map(|(_, row)| row.clone()).collect();
-        if let Some(drawing) = forest::draw(words, &rows, less, more) {
+        if let Some(drawing) = forest::draw(words, &rows, [less, more], "before → after") {
             drawings += &html::variant(&[("difference", metric)], choices.is_empty(), &drawing);
             choices.push((metric, words));
         }

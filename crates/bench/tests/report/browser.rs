@@ -17,6 +17,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Runs in the page after its own script: presses every button, and leaves what it sees in the page's own tree.
 const PROBE: &str = r#"<script>
 const seen = document.body.dataset;
+document.querySelectorAll("details").forEach((one) => { one.open = true; });
 seen.back = getComputedStyle(document.body).backgroundColor;
 seen.svgs = document.querySelectorAll("svg").length;
 const touching = () => {

@@ -71,6 +71,52 @@ fn every_panel_has_its_place() {
     assert_eq!(p99.expect("a line for every figure").split(',').count(), 14);
 }
 
+/// What a report calls its answer.
+fn headline(html: &str) -> &str {
+    let head = html.split("<h1>").nth(1).expect("a headline");
+    head.split("<div class=\"strip\">").next().expect("something before the small figures")
+}
+
+#[test]
+fn the_headline_names_losses_and_nothing_within_the_noise() {
+    let mut campaign = made_up::campaign("");
+    for one in &mut campaign.compare {
+        let meshes = [one.a.as_str(), one.b.as_str()];
+        let is_pair = |other: &str| meshes.contains(&"leno") && meshes.contains(&other);
+        if one.metric == "p99_ms" && is_pair("haproxy") {
+            one.effect = if one.b == "leno" { "worse" } else { "better" }.into();
+            one.ratio = Some(if one.b == "leno" { 1.66 } else { 1.0 / 1.66 });
+        }
+        if one.metric == "p50_ms" && is_pair("none") {
+            one.effect = "same".into();
+        }
+        if one.metric == "proxy.cpu_us_per_traversal" && is_pair("haproxy") {
+            one.effect = "same".into();
+        }
+    }
+    let (_directory, html, markdown, _) = written(&campaign);
+    for text in [headline(&html), &markdown] {
+        assert!(text.contains("Worse than HAProxy: ") && text.contains("(1.66 ×)"), "{text}");
+        assert!(!text.contains("ms p50 over no mesh"), "{text}");
+        assert!(text.contains("the same CPU per request and proxy as HAProxy, within noise"));
+    }
+}
+
+#[test]
+fn a_failed_assertion_does_not_make_a_measurement_a_bad_one() {
+    let mut campaign = made_up::campaign("");
+    campaign.verdict = "fail".into();
+    campaign.verdict_reasons = vec!["leno main: p99_ms <= 1 does not hold: 2.0000".into()];
+    let (_directory, html, markdown, _) = written(&campaign);
+    assert!(html.contains("verdict pass") && html.contains(">VALID<"), "{}", headline(&html));
+    assert!(!html.contains("verdict fail") && !headline(&html).contains("does not hold"));
+    assert!(markdown.starts_with("## leno bench `quick`: valid\n"), "{markdown}");
+    campaign.verdict = "invalid".into();
+    campaign.verdict_reasons.push("leno grpc: no repetition may be quoted: late".into());
+    let (_directory, html, ..) = written(&campaign);
+    assert!(html.contains("verdict invalid") && headline(&html).contains("quoted: late"));
+}
+
 #[test]
 fn what_was_not_measured_is_not_drawn() {
     let mut campaign = made_up::campaign("");

@@ -69,7 +69,7 @@ pub(super) fn table(campaign: &Campaign) -> String {
 
 /// Rows of one cell are headings over the whole width.
 fn spanned(html: &str) -> String {
-    html.replace("<tr><td><h3>", "<tr class=\"head\"><td colspan=\"8\"><h3>")
+    html.replace("<tr><td data-label=\"\"><h3>", "<tr class=\"head\"><td colspan=\"8\"><h3>")
 }
 
 fn blank() -> String {

@@ -1,6 +1,7 @@
 //! What differs between meshes, and whether beyond the noise: a forest plot for each figure that matters, and the table.
 
 use super::{Panel, choice, name, table, variant};
+use crate::report::compared;
 use crate::report::forest::{self, Row};
 use crate::report::group;
 use crate::report::svg::escape;
@@ -19,7 +20,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
     let mut drawings = String::new();
     for (metric, words, less, more) in words::COMPARED {
         let rows = rows(campaign, metric);
-        if let Some(drawing) = forest::draw(words, &rows, less, more) {
+        if let Some(drawing) = forest::draw(words, &rows, [less, more], "other → this") {
             drawings += &variant(&[("difference", metric)], choices.is_empty(), &drawing);
             choices.push((metric, words));
         }
@@ -30,7 +31,7 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         campaign.compare.len(),
         all(campaign)
     );
-    let about = "Each dot is one mesh divided by another under the same load, blocks paired; the line is its 95 % interval, the \
+    let about = "Each dot is the mesh that this report is about divided by another under the same load, blocks paired; the line is its 95 % interval, the \
                  grey box the noise band. <i>Same</i> means within the band, or an interval that has 1 in it."
         .into();
     Some(Panel { id: "differences", title: "Differences", about, body })
@@ -43,13 +44,20 @@ fn rows(campaign: &Campaign, metric: &str) -> Vec<Row> {
         one.metric == metric
             && [one.a.as_str(), one.b.as_str()].iter().any(|mesh| Some(*mesh) == subject)
     };
-    let mut rows: Vec<Row> =
-        campaign.compare.iter().filter(about).filter_map(|one| row(campaign, one)).collect();
+    let mut rows: Vec<Row> = campaign
+        .compare
+        .iter()
+        .filter(about)
+        .filter_map(|one| row(campaign, one, subject))
+        .collect();
     rows.truncate(ROWS_MAX);
     rows
 }
 
-fn row(campaign: &Campaign, one: &Comparison) -> Option<Row> {
+/// A ratio is always that of the subject's figure to the other's, as at the top of the page.
+fn row(campaign: &Campaign, one: &Comparison, subject: Option<&str>) -> Option<Row> {
+    let turned = (Some(one.a.as_str()) == subject).then(|| compared::turned(one));
+    let one = turned.as_ref().unwrap_or(one);
     let ratio = one.ratio.filter(|ratio| *ratio > 0.0)?;
     let before = if (ratio - 1.0).abs() > 1e-12 { one.diff / (ratio - 1.0) } else { 0.0 };
     let cell = campaign.cells.iter().find(|cell| crate::statistics::cell_words(cell) == one.cell);

@@ -29,7 +29,6 @@ enum Error {
 struct Bar {
     value: f64,
     whisker: Option<[f64; 2]>,
-    quotable: bool,
     published: Option<f64>,
     title: String,
 }
@@ -73,7 +72,8 @@ pub(super) fn panel(campaign: &Campaign) -> Option<Panel> {
         body += &format!("<h3>{}</h3>", escape(&group.title()));
         body += &variants(campaign, group, added_too);
     }
-    let about = "From when a request was due to the end of its answer. Pale bars have fewer than ten samples beyond the percentile: too few to quote. Dashed outlines are published figures, from other machines."
+    let about = "From when a request was due to the end of its answer. A percentile with fewer than ten samples beyond it is left out. \
+                 Dashed outlines are published figures, from other machines."
         .into();
     Some(Panel { id: "latency", title: "Latency", about, body })
 }
@@ -164,10 +164,9 @@ fn one(svg: &mut Svg, frame: &Frame, x: f64, width: f64, mesh: &str, bar: &Bar) 
     }
     let (top, bottom) =
         (frame.y(bar.value.max(0.0)).min(zero), frame.y(bar.value.min(0.0)).max(zero));
-    let unsure = if bar.quotable { "" } else { " unsure" };
     svg.rect(
         [x, top, inner, (bottom - top).max(1.0)],
-        &format!("bar {}{unsure}", words::colour(mesh)),
+        &format!("bar {}", words::colour(mesh)),
         &bar.title,
     );
     let mut label = top;
@@ -179,8 +178,7 @@ fn one(svg: &mut Svg, frame: &Frame, x: f64, width: f64, mesh: &str, bar: &Bar) 
         label = label.min(high);
     }
     if width >= 21.0 {
-        let class = if bar.quotable { "value" } else { "value none" };
-        svg.text((middle, label - 4.0), Anchor::Middle, class, &short(bar.value));
+        svg.text((middle, label - 4.0), Anchor::Middle, "value", &short(bar.value));
     }
 }
 
@@ -206,16 +204,12 @@ fn bar(
     let published = published(campaign, group, mesh, key).filter(|_| view == View::Absolute);
     let nothing = |published: Option<f64>| {
         let published = Some(published?);
-        Some(Bar {
-            value: f64::NAN,
-            whisker: None,
-            quotable: true,
-            published,
-            title: String::new(),
-        })
+        Some(Bar { value: f64::NAN, whisker: None, published, title: String::new() })
     };
     let Some(cell) = group.of(mesh) else { return nothing(published) };
-    let Some(estimate) = merged(cell, key) else { return nothing(published) };
+    let Some(estimate) = merged(cell, key).filter(|estimate| estimate.quotable) else {
+        return nothing(published);
+    };
     let per_run = cell.summary.per_run.get(key);
     let (value, whisker) = match (view, error) {
         (View::Absolute, Error::Interval) => (estimate.v, estimate.ci95),
@@ -237,14 +231,13 @@ fn bar(
         format!(" ({} to {})", words::figure(low), words::figure(high))
     });
     let samples = words::count(estimate.n);
-    let few = if estimate.quotable { "" } else { ": too few to quote" };
     let title = format!(
-        "{} {}: {} ms{interval}, {samples} samples{few}",
+        "{} {}: {} ms{interval}, {samples} samples",
         words::mesh(mesh),
         words::percentile(key),
         words::figure(value)
     );
-    Some(Bar { value, whisker, quotable: estimate.quotable, published, title })
+    Some(Bar { value, whisker, published, title })
 }
 
 fn published(campaign: &Campaign, group: &Group<'_>, mesh: &str, key: &str) -> Option<f64> {

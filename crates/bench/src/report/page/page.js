@@ -31,6 +31,10 @@ for (const button of document.querySelectorAll("button[data-key]")) {
   if (before[button.dataset.key] === button.dataset.value) choose(button.dataset.key, button.dataset.value);
 }
 show();
+// A link to a panel within the details opens them.
+const unfold = () => { const to = document.getElementById(location.hash.slice(1)); to?.closest("details.more")?.setAttribute("open", ""); to?.scrollIntoView(); };
+addEventListener("hashchange", unfold);
+unfold();
 // Light or dark: the system's choice, until somebody says otherwise. A file may have no storage.
 const stored = { get() { try { return localStorage.getItem("theme"); } catch { return null; } },
   set(theme) { try { localStorage.setItem("theme", theme); } catch { /* For this page only, then. */ } } };
