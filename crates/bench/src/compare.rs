@@ -56,7 +56,7 @@ pub fn compare(a: &Campaign, b: &Campaign, tolerance: f64) -> Compared {
             .assertions
             .iter()
             .filter(|assertion| !assertion.pass)
-            .map(|assertion| format!("{} ({})", assertion.spoken(), assertion.cell))
+            .map(|assertion| format!("{} ({})", statistics::spoken(assertion), assertion.cell))
             .collect(),
         machines: machines(a, b),
         ..Compared::default()

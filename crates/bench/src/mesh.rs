@@ -20,6 +20,7 @@ pub mod neighbours;
 pub mod nginx;
 pub mod none;
 pub mod place;
+mod privileges;
 pub mod probe;
 pub mod redirect;
 pub mod sidecar;

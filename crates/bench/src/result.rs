@@ -2,7 +2,6 @@
 //!
 //! Written again after every repetition, so that a crash loses one at most.
 
-use crate::statistics;
 use leno_load::outcome::{Counts, Generator, Histograms, Second};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -416,16 +415,6 @@ pub struct Assertion {
     pub pass: bool,
 }
 
-impl Assertion {
-    /// `expr` with the unit of its bounds, which is the unit of the figure: `p99_ms <= 0.001` of `p99 <= 0.001`.
-    pub(crate) fn spoken(&self) -> String {
-        match self.expr.split_once(' ') {
-            Some((figure, bounds)) => format!("{} {bounds}", statistics::with_unit(figure)),
-            None => self.expr.clone(),
-        }
-    }
-}
-
 /// A published figure and ours.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Published {
@@ -579,22 +568,6 @@ mod tests {
             value["noise_band"] = written;
             let seen: Comparison = serde_json::from_value(value.clone()).expect("a comparison");
             assert_eq!(seen.noise_band, expected, "{value}");
-        }
-    }
-
-    #[test]
-    fn assertions_have_units() {
-        for (expr, spoken) in [
-            ("p99 <= 0.001", "p99_ms <= 0.001"),
-            ("service.p50 <= none + 1 (none 2.0000)", "service.p50_ms <= none + 1 (none 2.0000)"),
-            ("p99_ms <= 3", "p99_ms <= 3"),
-            ("recovery_s <= 2", "recovery_s <= 2"),
-            ("failed_ratio <= 0.001", "failed_ratio <= 0.001"),
-            ("proxy.mem_mb_max >= 1 and <= 9", "proxy.mem_mb_max >= 1 and <= 9"),
-            ("", ""),
-        ] {
-            let assertion = Assertion { expr: expr.into(), ..Assertion::default() };
-            assert_eq!(assertion.spoken(), spoken);
         }
     }
 

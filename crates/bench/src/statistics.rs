@@ -16,7 +16,7 @@ mod rank;
 #[cfg(test)]
 mod tests;
 
-use crate::result::{Campaign, Cell, Estimate, PerRun, Run, Summary, is_cpu_known};
+use crate::result::{Assertion, Campaign, Cell, Estimate, PerRun, Run, Summary, is_cpu_known};
 use bootstrap::{DRAWS, Draws};
 pub(crate) use effect::Effect;
 pub(crate) use metric::traversed;
@@ -169,12 +169,21 @@ pub fn is_metric(name: &str) -> bool {
 }
 
 /// The name with its unit in it, as results print it: `p99_ms` of `p99`. Other figures' names have theirs already.
-pub(crate) fn with_unit(name: &str) -> String {
+fn with_unit(name: &str) -> String {
     match Name::parse(name) {
         Some(Name::Response(_) | Name::Service(_)) if !name.ends_with("_ms") => {
             format!("{name}_ms")
         }
         _ => name.to_owned(),
+    }
+}
+
+/// The words of an assertion with the unit of its bounds, which is the unit of the figure: `p99_ms <= 0.001` of
+/// `p99 <= 0.001`.
+pub(crate) fn spoken(assertion: &Assertion) -> String {
+    match assertion.expr.split_once(' ') {
+        Some((figure, bounds)) => format!("{} {bounds}", with_unit(figure)),
+        None => assertion.expr.clone(),
     }
 }
 

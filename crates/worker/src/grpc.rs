@@ -10,7 +10,8 @@ pub(crate) mod status;
 
 use crate::call::{self, Called, Onward};
 use crate::http::body::{Body, filler};
-use crate::http::{Abort, echo, sign};
+use crate::http::echo;
+use crate::http::reply::{Abort, sign};
 use crate::node::{Node, add, pause};
 use crate::plan::{Fail, Outcome};
 use bytes::Bytes;

@@ -4,9 +4,11 @@
 
 pub(crate) mod body;
 pub(crate) mod echo;
+pub(crate) mod reply;
 pub(crate) mod tape;
 
 use crate::call::{self, Onward};
+use crate::executor::LocalExecutor;
 use crate::node::{Node, Planned, add, pause};
 use crate::plan::{Answer, Decision, Outcome};
 use body::Body;
@@ -17,37 +19,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use leno_runtime::drain::Guard;
 use leno_runtime::tasks;
+use reply::{Abort, json, plain, sign};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use tape::{Framing, Tape, Wire};
 use tokio::net::TcpStream;
-
-/// hyper spawns on our one thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalExecutor;
-
-impl<F> hyper::rt::Executor<F> for LocalExecutor
-where
-    F: Future<Output: 'static> + 'static,
-{
-    fn execute(&self, future: F) {
-        tasks::spawn_local("hyper", future);
-    }
-}
-
-/// The plan says: no answer. The connection (HTTP/1) or the stream (HTTP/2) is reset.
-#[derive(Debug)]
-pub(crate) struct Abort;
-
-impl fmt::Display for Abort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("reset, as the plan says")
-    }
-}
-
-impl std::error::Error for Abort {}
 
 /// More than any real request has, so that a test of many headers reaches the application.
 const HEADERS_MAX: usize = 256;
@@ -259,16 +236,6 @@ fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Says who answered.
-pub(crate) fn sign(node: &Node, headers: &mut HeaderMap) {
-    if let Ok(name) = HeaderValue::try_from(node.name.as_str()) {
-        headers.insert("x-worker", name);
-    }
-    if let Some(Ok(pod)) = node.pod.as_deref().map(HeaderValue::try_from) {
-        headers.insert("x-worker-pod", pod);
-    }
-}
-
 /// Reads a body to its end, so that the connection can be used again.
 async fn drain(mut body: Incoming) {
     while let Some(Ok(_)) = body.frame().await {}
@@ -287,21 +254,4 @@ fn fill(headers: &mut HeaderMap, wanted: &BTreeMap<String, String>) {
 
 fn status(number: u16) -> StatusCode {
     StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
-/// A short text.
-pub(crate) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
-    typed(status, "text/plain", text)
-}
-
-/// A JSON document.
-pub(crate) fn json(status: StatusCode, text: String) -> Response<Body> {
-    typed(status, "application/json", text)
-}
-
-fn typed(status: StatusCode, kind: &'static str, body: impl Into<bytes::Bytes>) -> Response<Body> {
-    let mut response = Response::new(Body::whole(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }

@@ -8,6 +8,7 @@
 mod args;
 mod call;
 mod drive;
+mod executor;
 mod grpc;
 mod http;
 mod node;

@@ -3,7 +3,7 @@
 //! `GET /plan` and `PUT /plan` (YAML or JSON), `PUT /ready` (`true` or `false`), `GET /stats`, `POST /crash`.
 
 use crate::http::body::Body;
-use crate::http::{Abort, json, plain};
+use crate::http::reply::{Abort, json, plain};
 use crate::node::Node;
 use crate::plan;
 use http::{Method, Request, Response, StatusCode};

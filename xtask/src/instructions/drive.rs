@@ -160,7 +160,8 @@ fn answered(stream: &mut TcpStream) -> Result<()> {
 
 /// Unary calls over one connection.
 pub(super) fn grpc(mesh: &Mesh) -> Result<Drive> {
-    grpc::client(connect(&mesh.pod("client").namespace, address(mesh, GRPC_PORT))?)
+    let stream = connect(&mesh.pod("client").namespace, address(mesh, GRPC_PORT))?;
+    Ok(Box::new(grpc::client(stream)?))
 }
 
 /// Chunks to an echo.

@@ -1,6 +1,5 @@
 //! Unary gRPC in lockstep: a message of 32 bytes there, one of 200 back.
 
-use super::drive::Drive;
 use anyhow::{Context as _, Result, ensure};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::RecvStream;
@@ -70,7 +69,7 @@ async fn read(mut body: RecvStream, bytes: u32) -> Result<Option<HeaderMap>> {
 }
 
 /// A client over a connection that is open.
-pub(super) fn client(stream: TcpStream) -> Result<Drive> {
+pub(super) fn client(stream: TcpStream) -> Result<impl FnMut(u32) -> Result<()>> {
     let reactor = reactor()?;
     let tasks = LocalSet::new();
     let connecting = async {
@@ -79,14 +78,14 @@ pub(super) fn client(stream: TcpStream) -> Result<Drive> {
         anyhow::Ok(sender.ready().await?)
     };
     let sender = tasks.block_on(&reactor, connecting)?;
-    Ok(Box::new(move |count| {
+    Ok(move |count| {
         tasks.block_on(&reactor, async {
             for _ in 0..count {
                 call(sender.clone()).await.context("a call")?;
             }
             Ok(())
         })
-    }))
+    })
 }
 
 async fn call(sender: h2::client::SendRequest<Bytes>) -> Result<()> {

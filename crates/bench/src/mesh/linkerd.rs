@@ -5,7 +5,7 @@
 
 use super::place::Place;
 use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
-use super::{Choice, authority, lacking, program, sidecar};
+use super::{Choice, authority, lacking, neighbours, privileges, program};
 use anyhow::{Context, Result};
 use leno_up::state::write_whole;
 use std::collections::BTreeMap;
@@ -174,9 +174,10 @@ pub fn become_proxy(
         write_whole(&file, &content, 0o400)?;
         chown(&file, Some(PROXY_USER), Some(PROXY_USER))?;
     }
-    let ports: Vec<u16> = sidecar::neighbours(place)?.locals.iter().map(|own| own.port).collect();
+    let neighbours = neighbours::read(&place.read_generated()?, &place.addresses)?;
+    let ports: Vec<u16> = neighbours.locals.iter().map(|own| own.port).collect();
     let environment = environment(place, leno, &anchors, &ports);
-    sidecar::drop_privileges()?;
+    privileges::drop_privileges()?;
     let error = Command::new(program)
         .env_clear()
         .envs(environment)

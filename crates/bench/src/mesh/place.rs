@@ -38,7 +38,19 @@ pub struct Place {
     pub skip: [String; 3],
 }
 
+/// The file in the directory of generated manifests.
+const GENERATED: &str = "leno-up.yaml";
+
 impl Place {
+    /// What `leno up` says of pods and Services now.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_generated(&self) -> Result<String> {
+        let file = self.generated.join(GENERATED);
+        std::fs::read_to_string(&file).with_context(|| file.display().to_string())
+    }
+
     /// From the environment that `leno up` gives.
     ///
     /// # Errors

@@ -4,8 +4,9 @@
 //! It wakes up when what `leno up` says of the neighbours changes, when the proxy ends, when it is told to end, and when somebody
 //! asks whether it is ready; otherwise it costs nothing, and it is not counted as the proxy.
 
-use super::neighbours::{self, Neighbours};
+use super::neighbours;
 use super::place::{BOTH, Configuration, KEY, LEAF, Numbers, Place};
+use super::privileges::drop_privileges;
 use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
 use super::{authority, envoy, haproxy, linkerd, nginx};
 use anyhow::{Context, Result, bail};
@@ -15,10 +16,9 @@ use leno_up::state::write_whole;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{Gid, Pid, Uid, setgid, setgroups, setuid};
+use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher};
@@ -34,15 +34,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The file in the directory of generated manifests.
-const GENERATED: &str = "leno-up.yaml";
 /// Changes come in groups: pods start together.
 const QUIET_MILLISECONDS: u16 = 40;
 /// A proxy that does not listen by then does not come up.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Sockets of a proxy.
-const OPEN_FILES: u64 = 65536;
 /// A reader of `/ready` that says nothing.
 const READY_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -161,19 +157,6 @@ fn until_quiet(changes: &Inotify) -> Result<()> {
     }
 }
 
-/// What `leno up` says now.
-///
-/// # Errors
-/// It is not there, or not understood.
-pub fn neighbours(place: &Place) -> Result<Neighbours> {
-    Ok(neighbours::read(&generated(place)?, &place.addresses)?)
-}
-
-fn generated(place: &Place) -> Result<String> {
-    let file = place.generated.join(GENERATED);
-    std::fs::read_to_string(&file).with_context(|| file.display().to_string())
-}
-
 /// By which it is known what a sidecar has read; never 0.
 #[must_use]
 pub fn mark(text: &str) -> u64 {
@@ -207,7 +190,7 @@ struct Kept {
 impl Kept {
     /// Brings the proxy to what the neighbours are now; answers the mark of what it was told.
     fn configure(&mut self) -> Result<u64> {
-        let text = generated(&self.place)?;
+        let text = self.place.read_generated()?;
         let neighbours = neighbours::read(&text, &self.place.addresses)?;
         let place = &self.place;
         let next = match self.wanted.peer {
@@ -385,21 +368,6 @@ fn answer(mut stream: TcpStream, mark: u64) -> std::io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
-}
-
-/// Becomes the user whose connections are not captured, with room for as many connections as the machine allows.
-///
-/// # Errors
-/// Not root.
-pub fn drop_privileges() -> Result<()> {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    // The same for every proxy: some size their tables by it.
-    setrlimit(Resource::RLIMIT_NOFILE, OPEN_FILES, OPEN_FILES)
-        .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, most, most))?;
-    setgroups(&[])?;
-    setgid(Gid::from_raw(PROXY_USER))?;
-    setuid(Uid::from_raw(PROXY_USER))?;
-    Ok(())
 }
 
 /// Gives up privileges and becomes the program, which the kernel ends together with its parent.

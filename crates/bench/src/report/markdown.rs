@@ -89,7 +89,11 @@ fn failing(campaign: &Campaign) -> String {
     let mut text = String::new();
     for one in campaign.assertions.iter().filter(|assertion| !assertion.pass) {
         let seen = one.observed.map_or_else(|| "not seen".into(), words::figure);
-        text += &format!("- fails: {} in {}: {seen}\n", code(&one.spoken()), plain(&one.cell));
+        text += &format!(
+            "- fails: {} in {}: {seen}\n",
+            code(&crate::statistics::spoken(one)),
+            plain(&one.cell)
+        );
     }
     if text.is_empty() { text } else { text + "\n" }
 }

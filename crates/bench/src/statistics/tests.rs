@@ -188,3 +188,19 @@ fn two_repetitions_tell_nothing() {
         }
     }
 }
+
+#[test]
+fn assertions_have_units() {
+    for (expr, spoken) in [
+        ("p99 <= 0.001", "p99_ms <= 0.001"),
+        ("service.p50 <= none + 1 (none 2.0000)", "service.p50_ms <= none + 1 (none 2.0000)"),
+        ("p99_ms <= 3", "p99_ms <= 3"),
+        ("recovery_s <= 2", "recovery_s <= 2"),
+        ("failed_ratio <= 0.001", "failed_ratio <= 0.001"),
+        ("proxy.mem_mb_max >= 1 and <= 9", "proxy.mem_mb_max >= 1 and <= 9"),
+        ("", ""),
+    ] {
+        let assertion = Assertion { expr: expr.into(), ..Assertion::default() };
+        assert_eq!(super::spoken(&assertion), spoken);
+    }
+}

@@ -1,6 +1,6 @@
 //! Client connections, kept while they are of use: HTTP/1 one request at a time, HTTP/2 one connection for all.
 
-use crate::http::LocalExecutor;
+use crate::executor::LocalExecutor;
 use crate::http::body::Body;
 use crate::plan::step::{Protocol, Target};
 use bytes::{Bytes, BytesMut};

@@ -53,7 +53,7 @@ pub(super) fn assertions_about(campaign: &Campaign, words_of: &[&str]) -> String
             };
             vec![
                 holds.into(),
-                escape(&one.spoken()),
+                escape(&crate::statistics::spoken(one)),
                 escape(&one.cell),
                 one.observed.map_or_else(|| "not seen".into(), words::figure),
             ]
