@@ -1,15 +1,15 @@
 //! Threads that bring schedule, client and recorder together: this is the side that starts them and collects.
 //!
-//! - `thread`: one thread with its reactor and its connections; `worker`: one of its tasks; `places`: where its requests
+//! - `thread`: one thread with its reactor and its connections; `sender`: one of its tasks; `places`: where its requests
 //!   go.
-//! - `desk`: what the tasks of a thread share.
+//! - `state`: what the tasks of a thread share.
 //! - `timer`: moments more precise than a millisecond.
 
-mod desk;
 mod places;
+mod sender;
+mod state;
 mod thread;
 mod timer;
-mod worker;
 
 use crate::client::complaint::Complaints;
 use crate::client::target::Target;
@@ -22,7 +22,7 @@ use crate::recorder::Collected;
 use crate::schedule::Schedule;
 use crate::verdict;
 use anyhow::{Context as _, ensure};
-use desk::{Message, Phases, Shared, Spent};
+use state::{Message, Phases, Shared, Spent};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};

@@ -2,9 +2,9 @@
 
 use crate::client::target::Target;
 use crate::clock;
-use crate::engine::desk::{Desk, Message, Phases, Place, Settings, Shared, Spent};
 use crate::engine::places::Places;
-use crate::engine::worker::{Source, Worker};
+use crate::engine::sender::{Sender, Source};
+use crate::engine::state::{Message, Phases, Place, Settings, Shared, Spent, ThreadState};
 use crate::plan::{Plan, Profile};
 use crate::schedule::own::{Own, Style};
 use crate::schedule::{Arrivals, Limits, Rate, Schedule};
@@ -12,7 +12,7 @@ use leno_runtime::tasks;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Sender, SyncSender};
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -38,7 +38,7 @@ pub(super) struct Part {
     pub(super) shared: Arc<Shared>,
     pub(super) messages: SyncSender<Message>,
     /// Told once its connections are open.
-    pub(super) opened: Sender<()>,
+    pub(super) opened: mpsc::Sender<()>,
     /// When the phases are; known once all have met.
     pub(super) phases: Arc<OnceLock<Phases>>,
     /// All threads meet here once they are known.
@@ -64,7 +64,7 @@ pub(super) fn run(part: Part) -> std::io::Result<()> {
 
 struct Prepared {
     runtime: LocalRuntime,
-    desk: Rc<Desk>,
+    state: Rc<ThreadState>,
     places: Vec<Rc<Place>>,
 }
 
@@ -85,28 +85,31 @@ impl Prepared {
         let targets = Places::new(&part.targets, &plan.urls);
         let hosts = targets.hosts;
         let inside = runtime.enter();
-        let desk = Desk::new(&settings, targets, Arc::clone(&part.shared), part.messages.clone())?;
+        let state =
+            ThreadState::new(&settings, targets, Arc::clone(&part.shared), part.messages.clone())?;
         drop(inside);
         let places = part.connections.clone().map(|_| Rc::new(Place::new(hosts))).collect();
-        Ok(Self { runtime, desk: Rc::new(desk), places })
+        Ok(Self { runtime, state: Rc::new(state), places })
     }
 
     /// Opens all connections that will be kept. One that fails is tried again by its first request, which counts it.
     /// With several places it is drawn later where a request goes, and so where a connection is needed.
     fn open_connections(&self, part: &Part) {
-        let Some(target) = self.desk.places.only().filter(|_| part.plan.keep_alive) else { return };
+        let Some(target) = self.state.places.only().filter(|_| part.plan.keep_alive) else {
+            return;
+        };
         // Whether these count is known already: they do if there is no warm-up.
         let begin = if part.plan.warm_up.is_zero() { 0 } else { u64::MAX };
-        self.desk.phases.set(Phases { origin: 0, begin, end: u64::MAX });
+        self.state.phases.set(Phases { origin: 0, begin, end: u64::MAX });
         let opening = self.places.chunks(self.places.len().div_ceil(OPENING_MAX).max(1));
         self.runtime.block_on(async {
             let tasks: Vec<_> = opening
                 .map(|places| {
-                    let (desk, places) = (Rc::clone(&self.desk), places.to_vec());
+                    let (state, places) = (Rc::clone(&self.state), places.to_vec());
                     let target = Rc::clone(target);
                     tasks::spawn_local("open", async move {
                         for place in places {
-                            let lane = desk.lane(&place, &target).await;
+                            let lane = state.lane(&place, &target).await;
                             let failed = lane.is_err();
                             place.put_back(target.host, lane);
                             if failed {
@@ -128,35 +131,35 @@ impl Prepared {
                 () = halted(&part.shared) => {}
             }
         });
-        self.desk.phases.set(Phases { origin: u64::MAX, begin: u64::MAX, end: u64::MAX });
+        self.state.phases.set(Phases { origin: u64::MAX, begin: u64::MAX, end: u64::MAX });
     }
 
     fn make_requests(self, part: &Part, phases: Phases) {
-        let desk = self.desk;
-        desk.phases.set(phases);
+        let state = self.state;
+        state.phases.set(phases);
         if part.shared.halt.load(Ordering::Relaxed) {
-            desk.finish();
+            state.finish();
         }
         self.runtime.block_on(async {
-            let timer = Rc::clone(&desk);
+            let timer = Rc::clone(&state);
             let _timer =
                 Owned(tasks::spawn_local("timer", async move { timer.timer.drive().await }));
-            let sweeper = tasks::spawn_local("sweeper", sweep(Rc::clone(&desk)));
+            let sweeper = tasks::spawn_local("sweeper", sweep(Rc::clone(&state)));
             let _sweeper = Owned(sweeper);
-            let workers = spawn_workers(&desk, part, &self.places);
-            let meter = tasks::spawn_local("meter", meter(Rc::clone(&desk)));
+            let senders = spawn_senders(&state, part, &self.places);
+            let meter = tasks::spawn_local("meter", meter(Rc::clone(&state)));
             if is_dispatched(&part.plan) {
-                dispatch(&desk, part).await;
+                dispatch(&state, part).await;
             }
-            for worker in workers {
+            for sender in senders {
                 // A panic is reported where it happens.
-                let _ended = worker.await;
+                let _ended = sender.await;
             }
-            desk.finish();
+            state.finish();
             let (mut spent, began) = meter.await.unwrap_or_default();
             spent.cpu = clock::thread_cpu().saturating_sub(began);
-            spent.last_end = desk.last_end.get();
-            desk.done(spent);
+            spent.last_end = state.last_end.get();
+            state.done(spent);
         });
     }
 }
@@ -183,14 +186,14 @@ fn is_dispatched(plan: &Plan) -> bool {
 }
 
 /// What the measured phase took of this thread, and its CPU nanoseconds when it began.
-async fn meter(desk: Rc<Desk>) -> (Spent, u64) {
-    let phases = desk.phases.get();
-    desk.timer.sleep_until(phases.begin).await;
+async fn meter(state: Rc<ThreadState>) -> (Spent, u64) {
+    let phases = state.phases.get();
+    state.timer.sleep_until(phases.begin).await;
     let (began, cpu, waited) = (clock::now(), clock::thread_cpu(), clock::thread_waited());
     // Whatever comes first: the time is up, or all that was to be made is made.
-    while !desk.is_over() && clock::now() < phases.end {
+    while !state.is_over() && clock::now() < phases.end {
         let next = clock::now() + clock::SECOND / 20;
-        desk.timer.sleep_until(next.min(phases.end)).await;
+        state.timer.sleep_until(next.min(phases.end)).await;
     }
     let share = |spent: u64| spent as f64 / clock::now().saturating_sub(began).max(1) as f64;
     let ran = clock::thread_cpu().saturating_sub(cpu);
@@ -199,77 +202,77 @@ async fn meter(desk: Rc<Desk>) -> (Spent, u64) {
 }
 
 /// Ends what takes too long, and hands on what was seen while nothing comes.
-async fn sweep(desk: Rc<Desk>) {
-    let pause = (desk.timeout / 50).clamp(Duration::from_millis(5), Duration::from_millis(100));
+async fn sweep(state: Rc<ThreadState>) {
+    let pause = (state.timeout / 50).clamp(Duration::from_millis(5), Duration::from_millis(100));
     let mut halted_at = None;
     let mut over_at = None;
     loop {
         tokio::time::sleep(pause).await;
         let now = clock::now();
-        desk.roll(now);
-        if desk.shared.halt.load(Ordering::Relaxed) && halted_at.is_none() {
+        state.roll(now);
+        if state.shared.halt.load(Ordering::Relaxed) && halted_at.is_none() {
             halted_at = Some(now);
-            desk.finish();
-            desk.give_up();
+            state.finish();
+            state.give_up();
         }
-        if desk.is_over() {
+        if state.is_over() {
             let since = *over_at.get_or_insert(now);
-            if now.saturating_sub(since) > desk.timeout.as_nanos() as u64 {
-                desk.give_up();
+            if now.saturating_sub(since) > state.timeout.as_nanos() as u64 {
+                state.give_up();
             }
         }
-        desk.expire(now, halted_at.is_some_and(|at| now > at + HALT_GRACE));
+        state.expire(now, halted_at.is_some_and(|at| now > at + HALT_GRACE));
     }
 }
 
 /// Hands out this thread's share of the schedule's requests.
-async fn dispatch(desk: &Rc<Desk>, part: &Part) {
+async fn dispatch(state: &Rc<ThreadState>, part: &Part) {
     let plan = &part.plan;
     let Schedule::Open { arrival, rate } = &plan.schedule else { return };
-    let phases = desk.phases.get();
+    let phases = state.phases.get();
     let warm_up = phases.begin - phases.origin;
     if warm_up > 0 && rate.at(0.0) > 0.0 {
         let limits = Limits { count: None, until: Some(warm_up) };
         // Another seed, so that a random measured phase does not repeat its warm-up.
         let steady = Rate::Constant(rate.at(0.0));
         let moments = Arrivals::new(*arrival, &steady, plan.connections, !plan.seed, limits);
-        offer_all(desk, moments.slice(part.thread, part.threads), phases.origin).await;
+        offer_all(state, moments.slice(part.thread, part.threads), phases.origin).await;
     }
     let until = (phases.end != u64::MAX).then(|| phases.end - phases.begin);
     let limits = Limits { count: plan.count, until };
     let moments = Arrivals::new(*arrival, rate, plan.connections, plan.seed, limits);
-    offer_all(desk, moments.slice(part.thread, part.threads), phases.begin).await;
+    offer_all(state, moments.slice(part.thread, part.threads), phases.begin).await;
     // A phase with a length has it, also where its last request is due earlier.
     if plan.count.is_none() {
-        while !desk.is_over() && clock::now() < phases.end {
+        while !state.is_over() && clock::now() < phases.end {
             let next = clock::now() + clock::SECOND / 20;
-            desk.timer.sleep_until(next.min(phases.end)).await;
+            state.timer.sleep_until(next.min(phases.end)).await;
         }
     }
-    desk.finish();
+    state.finish();
 }
 
-async fn offer_all(desk: &Desk, moments: Arrivals, base: u64) {
+async fn offer_all(state: &ThreadState, moments: Arrivals, base: u64) {
     let mut at_once = 0;
     for moment in moments {
         let due = base + moment;
         at_once += 1;
         if due > clock::now() {
             at_once = 0;
-            desk.timer.sleep_until(due).await;
+            state.timer.sleep_until(due).await;
         } else if at_once >= OFFERS_AT_ONCE {
             at_once = 0;
             tokio::task::yield_now().await;
         }
-        if desk.is_over() {
+        if state.is_over() {
             return;
         }
-        desk.offer(due);
+        state.offer(due);
     }
 }
 
-fn spawn_workers(
-    desk: &Rc<Desk>,
+fn spawn_senders(
+    state: &Rc<ThreadState>,
     part: &Part,
     places: &[Rc<Place>],
 ) -> Vec<tokio::task::JoinHandle<()>> {
@@ -291,9 +294,9 @@ fn spawn_workers(
                     Source::Own(Own::new(style, rate.at(0.0), lanes, number), style)
                 }
             };
-            let (desk, place) = (Rc::clone(desk), Rc::clone(place));
-            let worker = Worker::new(desk, place, tasks.len(), number, plan, source);
-            tasks.push(tasks::spawn_local("worker", worker.work()));
+            let (state, place) = (Rc::clone(state), Rc::clone(place));
+            let sender = Sender::new(state, place, tasks.len(), number, plan, source);
+            tasks.push(tasks::spawn_local("sender", sender.work()));
         }
     }
     tasks

@@ -121,7 +121,7 @@ pub(super) struct Phases {
 
 /// See the top of this file.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct ThreadState {
     pub(super) thread: usize,
     pub(super) places: Places,
     pub(super) timer: Timer,
@@ -145,7 +145,7 @@ pub(super) struct Desk {
     messages: SyncSender<Message>,
 }
 
-/// How a desk is furnished.
+/// What a thread is given.
 pub(super) struct Settings {
     pub(super) thread: usize,
     pub(super) tasks: usize,
@@ -155,7 +155,7 @@ pub(super) struct Settings {
     pub(super) spin: Duration,
 }
 
-impl Desk {
+impl ThreadState {
     /// Inside of a runtime.
     pub(super) fn new(
         settings: &Settings,

@@ -3,7 +3,7 @@
 use crate::client::target::Target;
 use crate::client::{Exchange, Failure, Lane};
 use crate::clock;
-use crate::engine::desk::{Desk, Place};
+use crate::engine::state::{Place, ThreadState};
 use crate::plan::{HostChange, Plan, Profile};
 use crate::schedule::own::{Own, Style};
 use leno_runtime::random::Random;
@@ -25,16 +25,16 @@ pub(super) enum Source {
 
 impl Source {
     /// When the next request is due; none once there are no more. `free` is when the last one had ended.
-    async fn next(&mut self, desk: &Desk, task: usize, free: u64) -> Option<u64> {
+    async fn next(&mut self, state: &ThreadState, task: usize, free: u64) -> Option<u64> {
         match self {
-            Self::Closed => desk.start(free).then_some(free),
-            Self::Queue => desk.take(task).await,
+            Self::Closed => state.start(free).then_some(free),
+            Self::Queue => state.take(task).await,
             Self::Own(own, _) => {
-                let phases = desk.phases.get();
+                let phases = state.phases.get();
                 let next = own.next(free.saturating_sub(phases.origin));
-                desk.leave_out(next.skipped, free);
+                state.leave_out(next.skipped, free);
                 let (due, send) = (phases.origin + next.due, phases.origin + next.send);
-                if due >= phases.end || !wait(desk, send).await || !desk.start(due) {
+                if due >= phases.end || !wait(state, send).await || !state.start(due) {
                     return None;
                 }
                 Some(due)
@@ -52,19 +52,19 @@ impl Source {
 }
 
 /// Waits until then; false if the load ended meanwhile.
-async fn wait(desk: &Desk, until: u64) -> bool {
+async fn wait(state: &ThreadState, until: u64) -> bool {
     while clock::now() < until {
-        if desk.is_over() {
+        if state.is_over() {
             return false;
         }
-        desk.timer.sleep_until(until.min(clock::now() + clock::SECOND / 4)).await;
+        state.timer.sleep_until(until.min(clock::now() + clock::SECOND / 4)).await;
     }
-    !desk.is_over()
+    !state.is_over()
 }
 
 /// See the top of this file.
-pub(super) struct Worker {
-    desk: Rc<Desk>,
+pub(super) struct Sender {
+    state: Rc<ThreadState>,
     place: Rc<Place>,
     task: usize,
     source: Source,
@@ -96,10 +96,10 @@ impl Held {
     }
 }
 
-impl Worker {
+impl Sender {
     /// `number` is the task's among those of all threads.
     pub(super) fn new(
-        desk: Rc<Desk>,
+        state: Rc<ThreadState>,
         place: Rc<Place>,
         task: usize,
         number: usize,
@@ -108,9 +108,9 @@ impl Worker {
     ) -> Self {
         // Neighbouring seeds would begin alike.
         let seed = plan.seed.wrapping_add(number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let held = (0..desk.places.hosts).map(|_| Held::default()).collect();
+        let held = (0..state.places.hosts).map(|_| Held::default()).collect();
         Self {
-            desk,
+            state,
             place,
             task,
             source,
@@ -124,18 +124,18 @@ impl Worker {
 
     /// Makes requests until there are no more.
     pub(super) async fn work(mut self) {
-        let desk = Rc::clone(&self.desk);
-        let mut free = desk.phases.get().origin;
-        desk.timer.sleep_until(free).await;
+        let state = Rc::clone(&self.state);
+        let mut free = state.phases.get().origin;
+        state.timer.sleep_until(free).await;
         loop {
-            let target = Rc::clone(desk.places.pick(&self.random));
+            let target = Rc::clone(state.places.pick(&self.random));
             self.leave_others(target.host);
-            if self.opens_ahead && !desk.is_over() && self.held[target.host].lane().is_none() {
+            if self.opens_ahead && !state.is_over() && self.held[target.host].lane().is_none() {
                 // One that fails is tried again by its request, which counts it.
                 let _failed = self.open(&target).await;
                 free = free.max(clock::now());
             }
-            let Some(due) = self.source.next(&desk, self.task, free).await else { break };
+            let Some(due) = self.source.next(&state, self.task, free).await else { break };
             free = self.request(&target, due, free).await;
         }
         for (host, held) in self.held.into_iter().enumerate() {
@@ -152,7 +152,7 @@ impl Worker {
     }
 
     async fn open(&mut self, target: &Rc<Target>) -> Result<(), Failure> {
-        let lane = self.desk.lane(&self.place, target).await?;
+        let lane = self.state.lane(&self.place, target).await?;
         let held = &mut self.held[target.host];
         if let Some((least, most)) = self.requests {
             held.left = least + self.random.below((most - least) as usize + 1) as u64;
@@ -163,7 +163,7 @@ impl Worker {
 
     /// Makes the request that is due, and answers when it had ended.
     async fn request(&mut self, target: &Rc<Target>, due: u64, free: u64) -> u64 {
-        let desk = Rc::clone(&self.desk);
+        let state = Rc::clone(&self.state);
         let mut ready = due.max(free);
         if self.held[target.host].lane().is_none() {
             let began = clock::now();
@@ -176,7 +176,7 @@ impl Worker {
         let held = &mut self.held[target.host];
         let Some(lane) = &mut held.lane else { return free };
         lane.aim(target);
-        let exchange = match desk.within(self.task, ready, lane.exchange()).await {
+        let exchange = match state.within(self.task, ready, lane.exchange()).await {
             Some(exchange) => exchange,
             None => failed(ready, clock::now(), Failure::Timeout),
         };
@@ -184,14 +184,14 @@ impl Worker {
         if !target.keep_alive || (self.requests.is_some() && held.left == 0) {
             held.lane = None;
         }
-        desk.add(&exchange, due, self.source.counted_from(due, exchange.sent), ready);
+        state.add(&exchange, due, self.source.counted_from(due, exchange.sent), ready);
         exchange.end
     }
 
     /// Counts a request for which there is no connection; answers when the next one may be made.
     async fn refuse(&self, due: u64, began: u64, ready: u64, failure: Failure) -> u64 {
         let now = clock::now();
-        self.desk.add(&failed(began, now, failure), due, due, ready);
+        self.state.add(&failed(began, now, failure), due, due, ready);
         if !matches!(self.source, Source::Closed) {
             return now;
         }
