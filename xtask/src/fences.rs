@@ -86,7 +86,7 @@ const FLOORS: [(&str, &[&str]); 18] = [
     ),
     ("leno-testkit", &["leno-model", "leno-api", "leno-tls"]),
     ("leno-tests", &["leno-http1", "leno-runtime", "leno-model", "leno-tls", "leno-testkit"]),
-    ("xtask", &["leno-runtime", "leno-tests"]),
+    ("xtask", &["leno-load", "leno-runtime", "leno-tests"]),
 ];
 
 /// Forbidden crates that nothing brings today, so that a misspelt name is told from an absent one.

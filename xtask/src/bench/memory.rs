@@ -2,13 +2,15 @@
 
 use super::beds::{BODY_BYTES, Bed};
 use anyhow::{Context as _, Result, ensure};
+use leno_load::plan::Plan;
+use leno_load::summary;
 use leno_tests::proc;
-use leno_tests::program::Program;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -92,14 +94,15 @@ pub(super) fn control(bed: &Bed) -> Result<Control> {
 
 /// As many requests as the connections can carry.
 fn saturate(bed: &Bed) -> Result<()> {
-    let url = format!("http://{}/", bed.address());
-    let said = Program::new("wrk")
-        .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", LOAD.as_secs()), &url])
-        .output(bed.client(), LOAD + Duration::from_secs(10))
-        .context("Debian: wrk")?
-        .text();
-    let wrong = said.contains("Non-2xx") || said.contains("Socket errors");
-    ensure!(!wrong && said.contains(" requests in "), "bed {} under load:\n{said}", bed.name);
+    let url = format!("http://{}/", bed.address()).parse().map_err(anyhow::Error::msg)?;
+    let mut plan = Plan::new(url);
+    (plan.connections, plan.duration) = (CONNECTIONS, Some(LOAD));
+    let outcome = bed.client().run(|| leno_load::run(&plan, |_| ControlFlow::Continue(())))?;
+    let counts = &outcome.counts;
+    let is_good = counts.completed > 0
+        && counts.errors.is_empty()
+        && counts.status.keys().all(|status| status == "200");
+    ensure!(is_good, "bed {} under load:\n{}", bed.name, summary::text(&outcome));
     Ok(())
 }
 
