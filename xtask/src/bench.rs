@@ -89,7 +89,7 @@ pub(crate) fn run(verb: &str, words: &[&str]) -> Result<()> {
         .map(|row| Line { row, budget: row.budget(&budgets), measured: row.measured(&all) })
         .collect();
     println!("\n{}", table::promises(&lines));
-    println!("{}", table::machine(&all, &meshes, &memories));
+    println!("{}", table::memory(&memories));
     if request.write {
         note(&lines)?;
     }

@@ -57,135 +57,84 @@ pub(super) struct Row {
 }
 
 const CPU: &str = "proxy.cpu_us_per_req";
-pub(super) const SATURATED: Load = Load { name: "saturated", rate: None };
-pub(super) const FAST: Load = Load { name: "steady", rate: Some(2000) };
-pub(super) const SLOW: Load = Load { name: "steady", rate: Some(500) };
-pub(super) const CONNECTIONS: Load = Load { name: "connection-per-request", rate: None };
-pub(super) const GRPC: Load = Load { name: "grpc", rate: None };
-pub(super) const DOWN: Load = Load { name: "down", rate: None };
-pub(super) const BOTH: Load = Load { name: "both", rate: None };
-pub(super) const LARGE: Load = Load { name: "large-max", rate: None };
+const SATURATED: Load = Load { name: "saturated", rate: None };
+const FAST: Load = Load { name: "steady", rate: Some(2000) };
+const SLOW: Load = Load { name: "steady", rate: Some(500) };
+const CONNECTIONS: Load = Load { name: "connection-per-request", rate: None };
+const GRPC: Load = Load { name: "grpc", rate: None };
+const DOWN: Load = Load { name: "down", rate: None };
+const BOTH: Load = Load { name: "both", rate: None };
+const LARGE: Load = Load { name: "large-max", rate: None };
 
-const fn row(section: &'static str, what: &'static str, digits: usize, source: Source) -> Row {
-    Row { section, what, digits, source }
+const fn cpu(
+    section: &'static str,
+    what: &'static str,
+    scenario: Scenario,
+    load: Load,
+    peer: &'static str,
+) -> Row {
+    Row { section, what, digits: 2, source: Source::Cpu(scenario, load, peer) }
+}
+
+const fn latency(
+    section: &'static str,
+    what: &'static str,
+    load: Load,
+    metric: &'static str,
+) -> Row {
+    Row { section, what, digits: 3, source: Source::Latency(load, metric, "haproxy") }
+}
+
+const fn added(section: &'static str, what: &'static str, load: Load) -> Row {
+    Row { section, what, digits: 2, source: Source::Added(load, "p99_ms", "envoy") }
+}
+
+const fn plain(
+    section: &'static str,
+    what: &'static str,
+    digits: usize,
+    figure: fn(&Measured) -> Option<f64>,
+) -> Row {
+    Row { section, what, digits, source: Source::Plain(figure) }
 }
 
 /// All of them, in the order of the table.
 pub(super) const ROWS: [Row; 21] = {
     use Scenario::{Bodies, Quick, Steady, Tcp};
-    use Source::{Added, Cpu, Latency, Plain};
+    const SATURATED_HAPROXY: &str = "CPU per request, saturated, x HAProxy";
+    const SATURATED_ENVOY: &str = "CPU per request, saturated, x Envoy";
+    const CONNECTION: &str = "CPU, a connection per request, x HAProxy";
+    const BODY_BOTH: &str = "CPU per GiB, 1 MiB both ways, x HAProxy";
     [
-        row(
-            "bench.saturated",
-            "CPU per request, saturated, x HAProxy",
-            2,
-            Cpu(Quick, SATURATED, "haproxy"),
-        ),
-        row(
-            "bench.saturated-envoy",
-            "CPU per request, saturated, x Envoy",
-            2,
-            Cpu(Quick, SATURATED, "envoy"),
-        ),
-        row(
-            "bench.steady-2000",
-            "CPU per request at 2,000/s, x HAProxy",
-            2,
-            Cpu(Steady, FAST, "haproxy"),
-        ),
-        row(
-            "bench.steady-500",
-            "CPU per request at 500/s, x HAProxy",
-            2,
-            Cpu(Steady, SLOW, "haproxy"),
-        ),
-        row("bench.grpc", "CPU per gRPC call, x HAProxy", 2, Cpu(Quick, GRPC, "haproxy")),
-        row(
-            "bench.connection",
-            "CPU, a connection per request, x HAProxy",
-            2,
-            Cpu(Quick, CONNECTIONS, "haproxy"),
-        ),
-        row(
-            "bench.p50-2000",
-            "p50 at 2,000/s, ms above HAProxy's",
-            3,
-            Latency(FAST, "p50_ms", "haproxy"),
-        ),
-        row(
-            "bench.p99-2000",
-            "p99 at 2,000/s, ms above HAProxy's",
-            3,
-            Latency(FAST, "p99_ms", "haproxy"),
-        ),
-        row(
-            "bench.p50-500",
-            "p50 at 500/s, ms above HAProxy's",
-            3,
-            Latency(SLOW, "p50_ms", "haproxy"),
-        ),
-        row(
-            "bench.p99-500",
-            "p99 at 500/s, ms above HAProxy's",
-            3,
-            Latency(SLOW, "p99_ms", "haproxy"),
-        ),
-        row(
-            "bench.p99-2000-envoy",
-            "p99 added at 2,000/s, x Envoy's",
-            2,
-            Added(FAST, "p99_ms", "envoy"),
-        ),
-        row(
-            "bench.p99-500-envoy",
-            "p99 added at 500/s, x Envoy's",
-            2,
-            Added(SLOW, "p99_ms", "envoy"),
-        ),
-        row(
-            "bench.body-both",
-            "CPU per GiB, 1 MiB both ways, x HAProxy",
-            2,
-            Cpu(Bodies, BOTH, "haproxy"),
-        ),
-        row(
-            "bench.body-down",
-            "CPU per GiB, 1 MiB down, x HAProxy",
-            2,
-            Cpu(Bodies, DOWN, "haproxy"),
-        ),
-        row("bench.tcp", "CPU per GiB, opaque TCP, x HAProxy", 2, Cpu(Tcp, LARGE, "haproxy")),
-        row(
-            "bench.memory-idle",
-            "proxy idle, MiB",
-            1,
-            Plain(|all| Some(all.memory.as_ref()?.idle)),
-        ),
-        row(
-            "bench.memory-load",
-            "proxy after load, MiB",
-            1,
-            Plain(|all| Some(all.memory.as_ref()?.after_load)),
-        ),
-        row(
-            "bench.memory-connection",
-            "an idle client connection, KiB",
-            2,
-            Plain(|all| Some(all.memory.as_ref()?.connection)),
-        ),
-        row("program.leno-proxy", "proxy's program, stripped, MiB", 2, Plain(|all| all.binary)),
-        row(
-            "bench.control-memory",
-            "control plane idle, MiB",
-            1,
-            Plain(|all| Some(all.control.as_ref()?.memory)),
-        ),
-        row(
-            "bench.control-millicores",
-            "control plane idle, millicores",
-            2,
-            Plain(|all| Some(all.control.as_ref()?.millicores)),
-        ),
+        cpu("bench.saturated", SATURATED_HAPROXY, Quick, SATURATED, "haproxy"),
+        cpu("bench.saturated-envoy", SATURATED_ENVOY, Quick, SATURATED, "envoy"),
+        cpu("bench.steady-2000", "CPU per request at 2,000/s, x HAProxy", Steady, FAST, "haproxy"),
+        cpu("bench.steady-500", "CPU per request at 500/s, x HAProxy", Steady, SLOW, "haproxy"),
+        cpu("bench.grpc", "CPU per gRPC call, x HAProxy", Quick, GRPC, "haproxy"),
+        cpu("bench.connection", CONNECTION, Quick, CONNECTIONS, "haproxy"),
+        latency("bench.p50-2000", "p50 at 2,000/s, ms above HAProxy's", FAST, "p50_ms"),
+        latency("bench.p99-2000", "p99 at 2,000/s, ms above HAProxy's", FAST, "p99_ms"),
+        latency("bench.p50-500", "p50 at 500/s, ms above HAProxy's", SLOW, "p50_ms"),
+        latency("bench.p99-500", "p99 at 500/s, ms above HAProxy's", SLOW, "p99_ms"),
+        added("bench.p99-2000-envoy", "p99 added at 2,000/s, x Envoy's", FAST),
+        added("bench.p99-500-envoy", "p99 added at 500/s, x Envoy's", SLOW),
+        cpu("bench.body-both", BODY_BOTH, Bodies, BOTH, "haproxy"),
+        cpu("bench.body-down", "CPU per GiB, 1 MiB down, x HAProxy", Bodies, DOWN, "haproxy"),
+        cpu("bench.tcp", "CPU per GiB, opaque TCP, x HAProxy", Tcp, LARGE, "haproxy"),
+        plain("bench.memory-idle", "proxy idle, MiB", 1, |all| Some(all.memory.as_ref()?.idle)),
+        plain("bench.memory-load", "proxy after load, MiB", 1, |all| {
+            Some(all.memory.as_ref()?.after_load)
+        }),
+        plain("bench.memory-connection", "an idle client connection, KiB", 2, |all| {
+            Some(all.memory.as_ref()?.connection)
+        }),
+        plain("program.leno-proxy", "proxy's program, stripped, MiB", 2, |all| all.binary),
+        plain("bench.control-memory", "control plane idle, MiB", 1, |all| {
+            Some(all.control.as_ref()?.memory)
+        }),
+        plain("bench.control-millicores", "control plane idle, millicores", 2, |all| {
+            Some(all.control.as_ref()?.millicores)
+        }),
     ]
 };
 
