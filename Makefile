@@ -21,7 +21,7 @@ COMPILING := $(strip $(if $(shell command -v clang),,clang) $(if $(shell command
 	$(if $(shell command -v cc),,gcc libc6-dev))
 
 # What the demo runs, built by one cargo so that nothing is compiled twice. xtask/src/demo.rs has the same list.
-DEMO := xtask leno-cli leno-control leno-proxy leno-worker
+DEMO := xtask leno-cli leno-control leno-proxy leno-testapp
 
 .PHONY: help demo test test-cluster conformance fuzz bench bench-quick sizes release clean able-to-compile ready-to-compile
 

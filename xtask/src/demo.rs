@@ -19,7 +19,7 @@ use town::Town;
 
 /// What is built: the programs that run, and this one, since other packages would be other features, and dependencies would be compiled twice.
 /// The Makefile has the same list.
-const PACKAGES: [&str; 5] = ["xtask", "leno-cli", "leno-control", "leno-proxy", "leno-worker"];
+const PACKAGES: [&str; 5] = ["xtask", "leno-cli", "leno-control", "leno-proxy", "leno-testapp"];
 
 /// Requests a second, each of which makes three or four hops.
 const RATE: u32 = 200;

@@ -63,7 +63,7 @@ const FLOORS: [(&str, &[&str]); 18] = [
         "leno-control",
         &["leno-model", "leno-inject", "leno-kube", "leno-api", "leno-tls", "leno-runtime"],
     ),
-    ("leno-worker", &["leno-runtime"]),
+    ("leno-testapp", &["leno-runtime"]),
     ("leno-install", &["leno-model", "leno-inject", "leno-tls"]),
     ("leno-up", &["leno-inject", "leno-runtime"]),
     ("leno-load", &["leno-runtime"]),

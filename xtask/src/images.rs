@@ -54,7 +54,7 @@ const RECIPES: [Recipe; 3] = [
     Recipe {
         name: "leno-worker",
         description: "The service node of Leno's examples and tests",
-        packages: &["leno-worker"],
+        packages: &["leno-testapp"],
         // In a directory of `PATH`: the examples name it without one.
         programs: &[("leno-worker", "usr/local/bin/leno-worker")],
         user: 65532,

@@ -25,7 +25,7 @@ use std::process::Command;
 
 /// The programs of a release, and what the Debian package has of them.
 const PROGRAMS: [&str; 4] = ["leno", "leno-control", "leno-proxy", "leno-worker"];
-const PACKAGES: [&str; 4] = ["leno-cli", "leno-control", "leno-proxy", "leno-worker"];
+const PACKAGES: [&str; 4] = ["leno-cli", "leno-control", "leno-proxy", "leno-testapp"];
 const TEXTS: [&str; 3] = ["CHANGELOG.md", "LICENSE", "README.md"];
 
 /// Builds it once, or twice to compare.

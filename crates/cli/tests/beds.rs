@@ -59,7 +59,7 @@ fn choice(kind: Kind) -> Choice {
         let program = leno.with_file_name(name);
         assert!(
             program.exists(),
-            "{} is missing: cargo build -p leno-proxy -p leno-control -p leno-worker",
+            "{} is missing: cargo build -p leno-proxy -p leno-control -p leno-testapp",
             program.display()
         );
     }

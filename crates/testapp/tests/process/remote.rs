@@ -1,10 +1,10 @@
 //! Reconfigure while running.
 
-use crate::support::Worker;
+use crate::support::App;
 
 #[test]
 fn a_new_plan_counts_from_the_next_request() {
-    let worker = Worker::with_plan("on: {/: {answer: {text: old}}}");
+    let worker = App::with_plan("on: {/: {answer: {text: old}}}");
     assert_eq!(worker.ask("http", "GET / HTTP/1.1", "").1, "old");
     let put = |plan: &str| worker.ask("admin", "PUT /plan HTTP/1.1", plan);
     let (head, _) = put(r#"{"on": {"/": {"answer": {"text": "new"}}}}"#);
@@ -24,7 +24,7 @@ fn a_new_plan_counts_from_the_next_request() {
 
 #[test]
 fn readiness_is_switched() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     for (wanted, status) in [("false", "503"), ("true", "200")] {
         worker.ask("admin", "PUT /ready HTTP/1.1", wanted);
         assert_eq!(worker.ask("admin", "GET /ready HTTP/1.1", "").1, wanted);
@@ -38,7 +38,7 @@ fn readiness_is_switched() {
 
 #[test]
 fn counts() {
-    let worker = Worker::with_plan("on: {/bad: {fail: {}}}");
+    let worker = App::with_plan("on: {/bad: {fail: {}}}");
     worker.ask("http", "GET / HTTP/1.1", "");
     worker.ask("http", "GET /bad HTTP/1.1", "");
     let (_, stats) = worker.ask("admin", "GET /stats HTTP/1.1", "");
@@ -48,7 +48,7 @@ fn counts() {
 #[test]
 fn crashes_on_command() {
     use std::io::Write;
-    let mut worker = Worker::with_plan("");
+    let mut worker = App::with_plan("");
     let mut stream = worker.connect("admin");
     stream.write_all(b"POST /crash HTTP/1.1\r\nhost: w\r\n\r\n").unwrap();
     assert_eq!(worker.wait().code(), Some(70));

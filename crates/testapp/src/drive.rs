@@ -52,10 +52,10 @@ struct Drive {
     stopped: Cell<bool>,
     /// Wakes those who wait for their request to be due.
     stop: Notify,
-    seen: RefCell<Recorder>,
+    seen: RefCell<Counted>,
 }
 
-struct Recorder {
+struct Counted {
     latency: Histogram<u64>,
     ok: u64,
     failed: u64,
@@ -84,7 +84,7 @@ pub(crate) async fn run(client: Client) -> Result<bool> {
         next: Cell::new(0),
         stopped: Cell::new(false),
         stop: Notify::new(),
-        seen: RefCell::new(Recorder::new()?),
+        seen: RefCell::new(Counted::new()?),
     });
     let senders: Vec<_> = (0..client.concurrency)
         .map(|_| tasks::spawn_local("sender", send(Rc::clone(&drive))))
@@ -201,7 +201,7 @@ impl Drive {
     }
 }
 
-impl Recorder {
+impl Counted {
     fn new() -> Result<Self> {
         Ok(Self {
             latency: Histogram::new_with_bounds(1, LATENCY_MAX, 3)?,

@@ -9,12 +9,12 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running worker.
-pub(crate) struct Worker {
+pub(crate) struct App {
     child: Child,
     ports: Vec<(String, SocketAddr)>,
 }
 
-impl Worker {
+impl App {
     /// Starts a worker named `w` with port 0 for every flag in `ports`.
     pub(crate) fn start(ports: &[&str], flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leno-worker"));
@@ -79,7 +79,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for App {
     fn drop(&mut self) {
         // It may have ended already, as it should.
         let _ended = self.child.kill();

@@ -1,6 +1,6 @@
 //! The load driver.
 
-use crate::support::Worker;
+use crate::support::App;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ const PLAN: &str = "on: {/bad: {fail: {status: 500}}, /p.S/No: {fail: {grpc: NOT
 
 #[test]
 fn counts_what_came_back() {
-    let worker = Worker::with_plan(PLAN);
+    let worker = App::with_plan(PLAN);
     let address = worker.address("http");
     //    scheme and path                        flags                   results
     check(
@@ -59,7 +59,7 @@ fn check(url: &str, flags: &[&str], counts: &str, results: &str) {
 
 #[test]
 fn stops_after_its_time() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let url = format!("http://{}/", worker.address("http"));
     let output = Command::new(env!("CARGO_BIN_EXE_leno-worker"))
         .args(["client", "--url", &url, "--rate=200", "--for=100ms"])

@@ -1,7 +1,7 @@
 //! gRPC, by a client of our own: what matters are headers, trailers and where the stream ends.
 
 use crate::message::{CallReply, CallRequest, HealthReply};
-use crate::support::{PATIENCE, Worker};
+use crate::support::{App, PATIENCE};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
 use http::{HeaderMap, Request};
@@ -30,7 +30,7 @@ struct Answer {
 }
 
 impl Client {
-    async fn new(worker: &Worker) -> Self {
+    async fn new(worker: &App) -> Self {
         let stream = tokio::net::TcpStream::connect(worker.address("grpc")).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -129,7 +129,7 @@ fn framed(request: &CallRequest) -> Bytes {
 
 #[tokio::test]
 async fn unary_answers_with_what_it_got() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     let request = CallRequest { text: "hi".into(), body: "abc".into(), ..CallRequest::default() };
     let metadata = [
@@ -160,7 +160,7 @@ async fn unary_answers_with_what_it_got() {
 
 #[tokio::test]
 async fn every_status_in_every_kind_of_call() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     for code in 1..=16 {
         //                            kind      count  apart  trailers-only
@@ -201,7 +201,7 @@ async fn check_status(
 
 #[tokio::test]
 async fn large_messages_both_ways() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     let body = Bytes::from(vec![7; 8 << 20]);
     let request = CallRequest { body: body.clone(), ..CallRequest::default() };
@@ -214,7 +214,7 @@ async fn large_messages_both_ways() {
 
 #[tokio::test]
 async fn a_stream_comes_at_its_interval() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     let request = CallRequest {
         count: 5,
@@ -233,7 +233,7 @@ async fn a_stream_comes_at_its_interval() {
 
 #[tokio::test]
 async fn client_streams_are_summed() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     let message = |number| framed(&CallRequest { number, ..CallRequest::default() });
     let messages = [message(1), message(-5), message(10)];
@@ -246,7 +246,7 @@ async fn client_streams_are_summed() {
 
 #[tokio::test]
 async fn chats_message_by_message() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     let (sender, receiver) = mpsc::channel(1);
     let mut answer = client.begin(&format!("{WORKER}Chat"), &[], receiver).await.unwrap();
@@ -264,7 +264,7 @@ async fn chats_message_by_message() {
 
 #[tokio::test]
 async fn a_drain_lets_streams_finish() {
-    let mut worker = Worker::start(&["grpc=0"], &[]);
+    let mut worker = App::start(&["grpc=0"], &[]);
     let mut client = Client::new(&worker).await;
     let (sender, receiver) = mpsc::channel(1);
     let mut answer = client.begin(&format!("{WORKER}Chat"), &[], receiver).await.unwrap();
@@ -284,7 +284,7 @@ async fn a_drain_lets_streams_finish() {
 
 #[tokio::test]
 async fn deadlines_are_kept() {
-    let worker = Worker::with_plan("on: {/p.S/Slow: {wait: 1h}}");
+    let worker = App::with_plan("on: {/p.S/Slow: {wait: 1h}}");
     let mut client = Client::new(&worker).await;
     let hour = 3_600_000_000;
     let slow = framed(&CallRequest { wait_microseconds: hour, ..CallRequest::default() });
@@ -315,7 +315,7 @@ on:
   /p.S/Status: {fail: {status: 403}}
   /p.S/Reset: {fail: {reset: true}}
 ";
-    let worker = Worker::with_plan(plan);
+    let worker = App::with_plan(plan);
     let mut client = Client::new(&worker).await;
     let message = [framed(&CallRequest::default())];
     let mut answer = client.call("/p.S/Bytes", &[], &message).await;
@@ -332,7 +332,7 @@ on:
 
 #[tokio::test]
 async fn what_is_not_grpc_is_refused() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     let good = framed(&CallRequest::default());
     let cases: [(&[Bytes], u32); 5] = [
@@ -350,7 +350,7 @@ async fn what_is_not_grpc_is_refused() {
 
 #[tokio::test]
 async fn health_follows_readiness() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut client = Client::new(&worker).await;
     for (ready, status) in [("true", 1), ("false", 2)] {
         worker.ask("admin", "PUT /ready HTTP/1.1", ready);

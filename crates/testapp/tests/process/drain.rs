@@ -1,13 +1,13 @@
 //! SIGTERM.
 
-use crate::support::{PATIENCE, Worker, read_until};
+use crate::support::{App, PATIENCE, read_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
 #[test]
 fn finishes_what_is_open_and_takes_nothing_new() {
-    let mut worker = Worker::start(&["http=0"], &[]);
+    let mut worker = App::start(&["http=0"], &[]);
     let mut idle = worker.connect("http");
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: w\r\n\r\n").unwrap();
     read_until(&mut idle, "ok\n");
@@ -33,7 +33,7 @@ fn finishes_what_is_open_and_takes_nothing_new() {
 
 #[test]
 fn the_limit_cuts() {
-    let mut worker = Worker::start(&["tcp=0"], &["--drain-max=10ms"]);
+    let mut worker = App::start(&["tcp=0"], &["--drain-max=10ms"]);
     let mut open = worker.connect("tcp");
     open.write_all(b"a").unwrap();
     read_until(&mut open, "a");
@@ -43,7 +43,7 @@ fn the_limit_cuts() {
 
 #[test]
 fn is_not_ready_while_it_waits() {
-    let worker = Worker::start(&["http=0"], &["--shutdown-wait=1h"]);
+    let worker = App::start(&["http=0"], &["--shutdown-wait=1h"]);
     let mut stream = worker.connect("http");
     worker.terminate();
     let began = Instant::now();

@@ -1,6 +1,6 @@
 //! HTTP/1, byte for byte.
 
-use crate::support::{Worker, read_until};
+use crate::support::{App, read_until};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
@@ -18,7 +18,7 @@ on:
 
 #[test]
 fn answers() {
-    let worker = Worker::with_plan(PLAN);
+    let worker = App::with_plan(PLAN);
     //             request                     first line             body
     check(&worker, "GET / HTTP/1.1", "HTTP/1.1 200 OK", "{\"worker\":\"w\"}");
     check(&worker, "GET /text HTTP/1.1", "HTTP/1.1 201 Created\r\nx-a: b", "hello");
@@ -37,7 +37,7 @@ fn answers() {
 }
 
 #[track_caller]
-fn check(worker: &Worker, request: &str, head: &str, body: &str) {
+fn check(worker: &App, request: &str, head: &str, body: &str) {
     let seen = worker.ask("http", request, "");
     assert!(seen.0.starts_with(head), "{request}: {}", seen.0);
     assert!(seen.0.contains("x-worker: w"), "{request}: {}", seen.0);
@@ -46,7 +46,7 @@ fn check(worker: &Worker, request: &str, head: &str, body: &str) {
 
 #[test]
 fn echo_shows_the_request_as_it_came() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut stream = worker.connect("http");
     // Pipelined behind a chunked body, so that the recorded heads must stay in step.
     let first = "POST /mirror HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n";
@@ -62,7 +62,7 @@ fn echo_shows_the_request_as_it_came() {
 
 #[test]
 fn echo_shows_trailers() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut stream = worker.connect("http");
     let request = "PUT /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n1\r\nz\r\n0\r\nX-End: 7\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
@@ -73,7 +73,7 @@ fn echo_shows_trailers() {
 
 #[test]
 fn mirror_asks_for_a_body_that_waits_to_be_asked_for() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let mut stream = worker.connect("http");
     let head = "PUT /mirror HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 6\r\nconnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -87,7 +87,7 @@ fn mirror_asks_for_a_body_that_waits_to_be_asked_for() {
 
 #[test]
 fn resets_on_command() {
-    let worker = Worker::with_plan(PLAN);
+    let worker = App::with_plan(PLAN);
     let mut stream = worker.connect("http");
     stream.write_all(b"GET /reset HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -98,7 +98,7 @@ fn resets_on_command() {
 
 #[test]
 fn upgrades_and_tunnels_echo_bytes() {
-    let worker = Worker::with_plan("");
+    let worker = App::with_plan("");
     let asks = [
         ("GET /upgrade HTTP/1.1\r\nhost: a\r\nConnection: Upgrade\r\nUpgrade: loom\r\n\r\n", "101"),
         ("CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n", "200"),
@@ -119,7 +119,7 @@ fn upgrades_and_tunnels_echo_bytes() {
 
 #[test]
 fn calls_others_and_reports_them() {
-    let ratings = Worker::start(
+    let ratings = App::start(
         &["http=0", "tcp=0", "udp=0"],
         &["--plan-json", "on: {/bad: {fail: {}}, /slow: {wait: 1h}}"],
     );
@@ -146,7 +146,7 @@ on:
 propagate: [end-user]
 "#
     );
-    let worker = Worker::with_plan(&plan);
+    let worker = App::with_plan(&plan);
     let tree = format!(
         r#"{{"worker":"w","calls":[{{"url":"http://{http}/","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"h2c://{http}/x","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"h2c://{http}/x","status":200,"worker":"w","answer":{{"worker":"w"}}}},{{"url":"grpc://{http}/leno.worker.v1.Worker/Call","grpc":"OK","worker":"w"}},{{"url":"tcp://{tcp}","answer":{{"bytes":200000}}}},{{"url":"udp://{udp}","answer":{{"bytes":20000}}}},{{"url":"http://{http}/bad","status":503,"worker":"w"}}]}}"#
     );

@@ -1,6 +1,6 @@
 //! TCP ports.
 
-use crate::support::Worker;
+use crate::support::App;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
@@ -18,7 +18,7 @@ fn modes() {
 /// Sends, closes our side, and reads to the end: half-close is part of every mode.
 #[track_caller]
 fn check(port: &str, plan: &str, sent: &str, expected: &str) {
-    let worker = Worker::start(&[port], &["--plan-json", plan]);
+    let worker = App::start(&[port], &["--plan-json", plan]);
     let mut stream = worker.connect("tcp");
     stream.write_all(sent.as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -29,7 +29,7 @@ fn check(port: &str, plan: &str, sent: &str, expected: &str) {
 
 #[test]
 fn the_server_speaks_first() {
-    let worker = Worker::start(&["tcp=0=banner"], &[]);
+    let worker = App::start(&["tcp=0=banner"], &[]);
     let mut stream = worker.connect("tcp");
     let said = crate::support::read_until(&mut stream, "\r\n");
     assert_eq!(said, "220 leno-worker ready\r\n");
