@@ -94,7 +94,7 @@ pub(super) fn http1() {
     counted(&mesh, 2.0);
 }
 
-/// gRPC over HTTP/2: a server stream ends with `PERMISSION_DENIED`; another stream of the same connection is told so at once.
+/// gRPC over HTTP/2: a server stream ends with `PERMISSION_DENIED`; another stream of the same connection gets the same at once.
 pub(super) fn grpc() {
     let mesh = mesh("tightened-grpc");
     let (listening, ready) = oneshot::channel();
