@@ -128,6 +128,34 @@ fn access_log_has_a_line_for_each_request() {
     }
 }
 
+/// Every request had 0 bytes and no address.
+#[test]
+fn access_log_has_the_endpoint_and_the_bytes_of_the_request() {
+    let mesh = used_mesh(0);
+    let address = SocketAddr::from((mesh.service("server").addresses.v4, HTTP_PORT));
+    let answer = mesh.pod("client").namespace.run(|| {
+        let mut stream = TcpStream::connect(address).expect("connect");
+        stream.set_read_timeout(Some(wait::LIMIT)).expect("a limit");
+        let head = "POST /upload HTTP/1.1\r\nHost: server\r\nContent-Length: 11\r\n\r\n";
+        let request = format!("{head}hello world");
+        stream.write_all(request.as_bytes()).expect("ask");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).expect("an answer");
+        answer
+    });
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let endpoint = SocketAddr::from((mesh.pod("server").addresses.v4, HTTP_PORT)).to_string();
+    for pod in ["client", "server"] {
+        let proxy = mesh.pod(pod).proxy().expect("a proxy");
+        let line = wait::until(&format!("the line of {pod}"), wait::LIMIT, || {
+            proxy.said().lines().find(|line| line.contains("/upload")).map(str::to_owned)
+        });
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(line["request_bytes"], 11, "{pod}: {line}");
+        assert_eq!(line["target.addr"], endpoint.as_str(), "{pod}: {line}");
+    }
+}
+
 #[test]
 fn admin_answers_and_changes_the_log_level() {
     let mesh = Plan::new().pod("client").start("admin", Meshed::Yes);

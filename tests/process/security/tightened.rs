@@ -119,7 +119,7 @@ pub(super) fn grpc() {
 async fn stream_for_ever(listening: oneshot::Sender<()>, finished: oneshot::Receiver<()>) {
     let listener = tokio::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, HTTP_PORT));
     let listener = listener.await.expect("free");
-    drop(listening.send(()));
+    let _ = listening.send(());
     let accepting = spawn_local("accept", async move {
         while let Ok((stream, _)) = listener.accept().await {
             spawn_local("connection", async move {
