@@ -54,11 +54,7 @@ pub trait Codec {
 /// Where a connection is acquired.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-<<<<<<< HEAD
     /// Limits, clock, drain and recorder of this thread.
-=======
-    /// The caches and limits that all requests of this thread share.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
     pub thread: &'a Rc<ThreadContext>,
     /// Whose connections these are, in metrics.
     pub direction: Direction,
@@ -79,15 +75,9 @@ pub struct Acquired<U> {
     pub at_once: bool,
 }
 
-<<<<<<< HEAD
 /// One attempt to get a response from one endpoint.
 pub struct Attempt<'a, U> {
     /// The plan of the whole request; an attempt must not change it.
-=======
-/// Everything that a codec needs to send a request to an upstream once.
-pub struct Attempt<'a, U> {
-    /// What the decision allows: backends, tries, timeouts.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
     pub plan: &'a Plan,
     /// The endpoint.
     pub slot: &'a Slot<Peer>,
@@ -128,11 +118,7 @@ impl Broken {
         Self { reply: ending.into(), answerable: false, repeatable: false }
     }
 
-<<<<<<< HEAD
     /// Why the attempt stopped; it decides whether another one follows.
-=======
-    /// How the exchange stops, for the record and the status.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.reply.ending()

@@ -9,11 +9,7 @@ use leno_model::name::Resource;
 use leno_model::route::{Filter, HeaderChange, OutboundPolicy};
 use std::sync::Arc;
 
-<<<<<<< HEAD
 /// What the proxy does with a request, before any byte is sent upstream.
-=======
-/// What happens to a request, computed before any byte is sent.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
 #[derive(Debug)]
 pub enum Decision {
     /// To an endpoint.

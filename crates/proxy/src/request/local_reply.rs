@@ -47,21 +47,13 @@ impl LocalReply {
         self
     }
 
-<<<<<<< HEAD
     /// The ending that metrics and the access log show.
-=======
-    /// The reason of the reply, for record and metrics.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.refusal.ending
     }
 
-<<<<<<< HEAD
     /// The HTTP status that the client gets.
-=======
-    /// The HTTP status that the client receives.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status.unwrap_or(self.ending().shown().status)

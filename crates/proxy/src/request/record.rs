@@ -37,13 +37,13 @@ pub struct RequestRecord {
 /// What the access log says of a request. Texts of the client are bytes as they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// As the client wrote it; empty where the request could not be read.
+    /// Method.
     pub method: Vec<u8>,
     /// Target as received.
     pub path: Vec<u8>,
     /// `HTTP/1.1`.
     pub version: &'static str,
-    /// The authority that the client named.
+    /// Host.
     pub host: Vec<u8>,
     /// User agent.
     pub user_agent: Vec<u8>,

@@ -35,11 +35,7 @@ pub struct Lines<'a> {
     pub set: SmallVec<[FieldLine<'a>; 2]>,
     /// Added.
     pub append: SmallVec<[FieldLine<'a>; 2]>,
-<<<<<<< HEAD
     /// Names of headers to remove.
-=======
-    /// Names that are taken out before others are added.
->>>>>>> 3758fab (proxy: say in ten comments what a field is for, not what it is called)
     pub remove: SmallVec<[&'a str; 2]>,
 }
 
