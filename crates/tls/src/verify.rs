@@ -4,6 +4,7 @@
 //! of our trust domain; and where a certain peer is expected, it must be that one. Wildcards never match.
 
 use crate::anchors::Anchors;
+use crate::hello;
 use crate::provider;
 use crate::refused::Refused;
 use leno_model::name::{DnsName, PeerName, SpiffeId};
@@ -62,12 +63,19 @@ pub fn chain(
         )
         .map_err(|error| refused(&error))?;
     let name = name_of(&certificate)?;
-    if let PeerName::Spiffe(id) = &name
-        && id.trust_domain() != anchors.trust_domain()
-    {
+    let expected = anchors.trust_domain();
+    let is_of_us = match &name {
+        PeerName::Spiffe(id) => id.trust_domain() == expected,
+        // With a root that issues for others too, any certificate for a web server has such a name.
+        PeerName::Dns(dns) => {
+            let mesh = dns.as_str().strip_suffix(expected);
+            hello::is_identity(dns) && mesh.is_some_and(|mesh| mesh.ends_with('.'))
+        }
+    };
+    if !is_of_us {
         return Err(Refused::ForeignTrustDomain {
-            expected: anchors.trust_domain().to_owned(),
-            presented: id.as_str().to_owned(),
+            expected: expected.to_owned(),
+            presented: name.as_str().to_owned(),
         });
     }
     Ok(name)
