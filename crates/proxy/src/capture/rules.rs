@@ -22,8 +22,6 @@ use std::fmt::{self, Write};
 
 /// Name servers.
 const DNS_PORT: u16 = 53;
-/// linkerd's tap port, kept free of redirection for what may listen there.
-const TAP_PORT: u16 = 4190;
 
 /// What the rules follow from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +142,7 @@ pub enum Rule {
 #[must_use]
 pub fn chains(settings: &Settings) -> [Chain; 2] {
     let Settings { inbound_port, outbound_port, admin_port, uid, .. } = settings;
-    let own = [*inbound_port, *admin_port, TAP_PORT].map(PortRange::single);
+    let own = [*inbound_port, *admin_port].map(PortRange::single);
     let (v4, v6) = subnets(&settings.skip_subnets);
     let inbound = vec![
         Rule::Loopback(Hook::Prerouting),
@@ -264,7 +262,7 @@ table inet leno {
 	chain inbound {
 		type nat hook prerouting priority dstnat; policy accept;
 		iifname "lo" return
-		tcp dport { 4143, 4190-4191 } return
+		tcp dport { 4143, 4191 } return
 		tcp dport { 22 } return
 		meta l4proto tcp redirect to :4143
 	}
@@ -300,9 +298,9 @@ table inet leno {
         };
         check(|s| s.uid = 0, "meta skuid 0 return");
         check(|s| s.inbound_port = 5143, "meta l4proto tcp redirect to :5143");
-        check(|s| s.inbound_port = 5143, "tcp dport { 4190-4191, 5143 } return");
+        check(|s| s.inbound_port = 5143, "tcp dport { 4191, 5143 } return");
         check(|s| s.outbound_port = 5140, "meta l4proto tcp redirect to :5140");
-        check(|s| s.admin_port = 9, "tcp dport { 9, 4143, 4190 } return");
+        check(|s| s.admin_port = 9, "tcp dport { 9, 4143 } return");
         check(|s| s.skip_inbound_ports = ports("25,20-30,31"), "tcp dport { 20-31 } return");
         check(
             |s| s.skip_outbound_ports = ports("3306,1-2,65535"),
