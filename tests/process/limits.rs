@@ -1,5 +1,7 @@
 //! Limits of the proxy: each is kept, named in what is said, and the process lives on.
 
+mod crowds;
+
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::wait;
 use nix::sys::signal::Signal;

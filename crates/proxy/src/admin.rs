@@ -4,6 +4,7 @@
 //! data thread: metrics are read from the shared registry.
 //!
 //! The port accepts every client that reaches the pod, as Prometheus and the kubelet do. Only clients inside the pod may change something.
+//! A crowd of idle clients holds up no probe: see `leno_runtime::listen`.
 
 use crate::telemetry::Registry;
 use bytes::Bytes;
@@ -13,22 +14,23 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use ipnet::IpNet;
+use leno_runtime::listen::{self, Admission, Class, Notice, Place};
 use leno_runtime::log::LevelHandle;
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// Open connections: probes, a scraper or two, and an operator.
 const CONNECTIONS_MAX: usize = 64;
-/// A client has so long to send a head; the listener is not for idle connections.
-const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
+/// A client has so long to send a head, the first and every further one; the listener is not for idle connections.
+const HEAD_WAIT_MAX: Duration = Duration::from_secs(5);
 /// A level list is short.
 const LEVEL_BYTES_MAX: usize = 4096;
-/// Pause after a failed accept, when the process is out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Adds its metrics to the exposition: whole families, `# HELP` and `# TYPE` included.
 pub type ExtraMetrics = Box<dyn Fn(&mut String) + Send + Sync>;
@@ -43,6 +45,8 @@ pub struct State {
     pub config: serde_json::Value,
     /// Changes the log level; absent where logging is not ours.
     pub level: Option<LevelHandle>,
+    /// Where health probes come from: they keep reserved places.
+    pub probe_sources: Vec<IpNet>,
     /// Families of others, in order: identity, discovery.
     pub extra: Vec<ExtraMetrics>,
 }
@@ -56,34 +60,46 @@ impl fmt::Debug for State {
 /// Serves until it is dropped.
 pub async fn run(listener: TcpListener, state: State) {
     let state = Arc::new(state);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(permit) = connections.clone().acquire_owned().await else { return };
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "the admin listener cannot accept connections");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let state = state.clone();
+    let admission = Admission::new(listen::Limits::of(CONNECTIONS_MAX));
+    let probes = state.clone();
+    let class = move |source: IpAddr| {
+        let is_probe = probes.probe_sources.iter().any(|net| net.contains(&source));
+        if source.is_loopback() || is_probe { Class::Trusted } else { Class::Stranger }
+    };
+    let notice = |notice: Notice<'_>| match notice {
+        Notice::Failed(error) => {
+            tracing::warn!(%error, "the admin listener cannot accept connections")
+        }
+        Notice::Evicted(source) => {
+            tracing::debug!(%source, "an idle admin connection was closed for a new one");
+        }
+        Notice::Refused(source, reason) => {
+            tracing::debug!(%source, ?reason, "an admin connection was refused");
+        }
+    };
+    let serving = listen::run(listener, admission, class, notice, |stream, peer, place| {
         let from_inside = peer.ip().to_canonical().is_loopback();
-        leno_runtime::tasks::spawn("admin connection", async move {
-            let service = service_fn(move |request| {
-                let state = state.clone();
-                async move { Ok::<_, Infallible>(answer(&state, request, from_inside).await) }
-            });
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_WAIT_MAX)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "admin connection ended");
-            }
-            drop(permit);
-        });
+        let serving = serve(stream, from_inside, place, state.clone());
+        leno_runtime::tasks::spawn("admin connection", serving).abort_handle()
+    });
+    match serving.await {}
+}
+
+/// The connection is never marked as busy, so it can be closed whatever it does: a client that asks and does not read must
+/// not stay for long either. Each request makes it the newest.
+async fn serve(stream: TcpStream, from_inside: bool, place: Place, state: Arc<State>) {
+    let service = service_fn(|request| {
+        place.idle(Instant::now());
+        let state = state.clone();
+        async move { Ok::<_, Infallible>(answer(&state, request, from_inside).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "admin connection ended");
     }
 }
 
@@ -199,6 +215,7 @@ mod tests {
             registry: Registry::new(10, Duration::from_mins(1)),
             config: serde_json::json!({"workers": "1"}),
             level: Some(level),
+            probe_sources: Vec::new(),
             extra: vec![Box::new(|text| text.push_str("# TYPE extra gauge\nextra 1\n"))],
         };
         let _server = leno_runtime::tasks::spawn_owned("admin", run(listener, state));

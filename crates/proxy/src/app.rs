@@ -74,6 +74,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         registry: registry.clone(),
         config: config.describe().clone(),
         level: Some(level),
+        probe_sources: config.probe_sources.clone(),
         extra: vec![
             identity_metrics(identity_status.clone()),
             anchors_metrics(credentials.clone()),
@@ -87,12 +88,8 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let identity_config = identity::IdentityConfig::from(config.as_ref());
     let certifying = identity::run(identity_config, publish, identity_status, store.clone());
     let _identity = tasks::spawn_owned("identity", certifying);
-    let channel = control_channel::connect(
-        config.control_address.clone(),
-        &config.control_identity,
-        credentials.clone(),
-    );
-    let _discovery = tasks::spawn_owned("discovery", discovery.run(channel));
+    let channels = channels(config.clone(), credentials.clone());
+    let _discovery = tasks::spawn_owned("discovery", discovery.run(channels));
     let _keeping = store.zip(memory).map(|(store, memory)| {
         let unused_max = config.limits.discovery_unused_max;
         let keeping = store.keep(memory, handle.status().clone(), unused_max);
@@ -147,6 +144,17 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         log.finish(LOG_FLUSH_MAX);
     }
     Ok(drained)
+}
+
+/// Makes channels to the control plane, each with a connection of its own.
+fn channels(
+    config: Arc<Config>,
+    credentials: watch::Receiver<Option<Arc<Credentials>>>,
+) -> impl Fn() -> tonic::transport::Channel {
+    move || {
+        let address = config.control_address.clone();
+        control_channel::connect(address, &config.control_identity, credentials.clone())
+    }
 }
 
 async fn first_credential(

@@ -24,6 +24,7 @@ use leno_runtime::tasks;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub discovery_steady_min: Duration,
     /// Between attempts.
     pub discovery_backoff: Backoff,
+    /// Streams in one connection to the control plane; more go to another connection.
+    pub discovery_streams_max: usize,
 }
 
 impl Default for Settings {
@@ -76,6 +79,8 @@ impl Default for Settings {
                 max: Duration::from_secs(10),
                 jitter_ratio: 0.5,
             },
+            // The control plane takes 2,048, and what is beyond would wait in silence.
+            discovery_streams_max: 1_900,
         }
     }
 }
@@ -229,7 +234,31 @@ struct Shared {
 /// One thing that is followed: the way to its desk, and its task.
 struct Entry<T> {
     asks: mpsc::Sender<Reply<T>>,
+    /// Whether nobody holds its state.
+    unheld: Arc<AtomicBool>,
     _task: tasks::Owned,
+}
+
+/// Connections to the control plane, opened as streams need them.
+struct Channels<C, F> {
+    open: F,
+    /// Each with a token that its entries hold.
+    known: Vec<(C, Arc<()>)>,
+    streams_max: usize,
+}
+
+impl<C: Clone, F: Fn() -> C> Channels<C, F> {
+    /// The first with room for a stream, and what that stream holds for as long as it lives.
+    fn with_room(&mut self) -> (C, Arc<()>) {
+        let streams_max = self.streams_max;
+        let found = self.known.iter().find(|(_, token)| Arc::strong_count(token) <= streams_max);
+        if let Some((channel, token)) = found {
+            return (channel.clone(), token.clone());
+        }
+        let (channel, token) = ((self.open)(), Arc::new(()));
+        self.known.push((channel.clone(), token.clone()));
+        (channel, token)
+    }
 }
 
 type Entries<K> = HashMap<<K as Topic>::Key, Entry<<K as Topic>::State>>;
@@ -251,7 +280,10 @@ impl Discovery {
     }
 
     /// Runs until every handle is gone. Dropping the future ends every stream; what was handed out keeps its last state.
-    pub async fn run<C: ControlChannel>(mut self, channel: C) {
+    /// `open` makes a channel of its own to the control plane.
+    pub async fn run<C: ControlChannel>(mut self, open: impl Fn() -> C) {
+        let streams_max = self.shared.settings.discovery_streams_max.max(1);
+        let mut channels = Channels { open, known: Vec::new(), streams_max };
         let mut outbound: Entries<topic::Outbound> = HashMap::new();
         let mut endpoints: Entries<topic::Endpoints> = HashMap::new();
         let mut inbound: Entries<topic::Inbound> = HashMap::new();
@@ -264,40 +296,61 @@ impl Discovery {
                 forget(&mut inbound);
                 followed = outbound.len() + endpoints.len() + inbound.len();
             }
+            if followed >= max {
+                // What is kept only in case that it is asked for again gives way to what is asked for now.
+                self.forget_unheld::<topic::Outbound>(&mut outbound);
+                self.forget_unheld::<topic::Endpoints>(&mut endpoints);
+                self.forget_unheld::<topic::Inbound>(&mut inbound);
+                followed = outbound.len() + endpoints.len() + inbound.len();
+            }
             let room = followed < max;
             match ask {
                 Ask::Outbound(target, reply) => {
-                    self.forward::<topic::Outbound, C>(
-                        &mut outbound,
+                    let entries = &mut outbound;
+                    self.forward::<topic::Outbound, C, _>(
+                        entries,
                         room,
-                        &channel,
+                        &mut channels,
                         target,
                         reply,
                     );
                 }
                 Ask::Endpoints(destination, reply) => {
                     let entries = &mut endpoints;
-                    self.forward::<topic::Endpoints, C>(
+                    self.forward::<topic::Endpoints, C, _>(
                         entries,
                         room,
-                        &channel,
+                        &mut channels,
                         destination,
                         reply,
                     );
                 }
                 Ask::Inbound(port, reply) => {
-                    self.forward::<topic::Inbound, C>(&mut inbound, room, &channel, port, reply);
+                    let entries = &mut inbound;
+                    self.forward::<topic::Inbound, C, _>(entries, room, &mut channels, port, reply);
                 }
             }
         }
     }
 
+    /// Lets go of entries that nobody holds and nobody waits for.
+    fn forget_unheld<K: Topic>(&self, entries: &mut Entries<K>) {
+        entries.retain(|key, entry| {
+            let asked = entry.asks.capacity() < entry.asks.max_capacity();
+            let unheld = entry.unheld.load(Relaxed) && !asked;
+            if let Some(memory) = self.shared.memory.as_ref().filter(|_| unheld) {
+                memory.forget::<K>(key);
+            }
+            !unheld
+        });
+    }
+
     /// Hands the ask to its entry; makes one where there is none.
-    fn forward<K: Topic, C: ControlChannel>(
+    fn forward<K: Topic, C: ControlChannel, F: Fn() -> C>(
         &self,
         entries: &mut Entries<K>,
         room: bool,
-        channel: &C,
+        channels: &mut Channels<C, F>,
         key: K::Key,
         reply: Reply<K::State>,
     ) {
@@ -323,10 +376,15 @@ impl Discovery {
         let (asks, receiver) = mpsc::channel(settings.discovery_waiting_max.max(1));
         // There is room for the first: the channel is new.
         let _ = asks.try_send(reply);
-        let desk = Desk::new(receiver, settings);
-        let follow = entry::run::<K, C>(key.clone(), channel.clone(), desk, self.shared.clone());
-        let task = tasks::spawn_owned("discovery entry", follow);
-        entries.insert(key, Entry { asks, _task: task });
+        let unheld = Arc::new(AtomicBool::new(false));
+        let desk = Desk::new(receiver, settings, unheld.clone());
+        let (channel, stream) = channels.with_room();
+        let follow = entry::run::<K, C>(key.clone(), channel, desk, self.shared.clone());
+        let task = tasks::spawn_owned("discovery entry", async move {
+            follow.await;
+            drop(stream);
+        });
+        entries.insert(key, Entry { asks, unheld, _task: task });
     }
 }
 

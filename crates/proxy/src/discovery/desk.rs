@@ -3,7 +3,7 @@
 use super::status::Status;
 use super::{Settings, Unavailable, Watch};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
@@ -30,10 +30,16 @@ pub(super) struct Desk<T> {
     /// Since when nobody holds the state; without a state, since the last ask.
     unused_since: Option<Instant>,
     unused_max: Duration,
+    /// Whether nobody holds a state that is there: it may be dropped when room is needed.
+    unheld: Arc<AtomicBool>,
 }
 
 impl<T: PartialEq> Desk<T> {
-    pub(super) fn new(asks: mpsc::Receiver<Reply<T>>, settings: &Settings) -> Self {
+    pub(super) fn new(
+        asks: mpsc::Receiver<Reply<T>>,
+        settings: &Settings,
+        unheld: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             asks,
             waiting: Vec::new(),
@@ -44,6 +50,7 @@ impl<T: PartialEq> Desk<T> {
             refusal: None,
             unused_since: Some(Instant::now()),
             unused_max: settings.discovery_unused_max,
+            unheld,
         }
     }
 
@@ -63,6 +70,7 @@ impl<T: PartialEq> Desk<T> {
                     self.restore();
                 }
                 () = unheld(self.current.as_ref()), if deadline.is_none() => {
+                    self.unheld.store(true, Relaxed);
                     self.unused_since = Some(Instant::now());
                 }
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() && may_leave => {
@@ -85,6 +93,7 @@ impl<T: PartialEq> Desk<T> {
     fn answer(&mut self, reply: Reply<T>) {
         if let Some(state) = &self.current {
             self.unused_since = None;
+            self.unheld.store(false, Relaxed);
             return send(reply, Ok(state.subscribe()));
         }
         self.unused_since = Some(Instant::now());

@@ -44,8 +44,9 @@ fn bench(settings: Settings) -> Bench {
 
 fn remembering(settings: Settings, memory: Option<Arc<Memory>>) -> Bench {
     let control = ControlPlane::start();
+    let uri = control.uri();
     let channel =
-        tonic::transport::Endpoint::from_shared(control.uri()).expect("a URI").connect_lazy();
+        move || tonic::transport::Endpoint::from_shared(uri.clone()).expect("a URI").connect_lazy();
     let (handle, discovery) =
         Discovery::new(WorkloadId::parse("default:web-1").unwrap(), settings, memory);
     let discovery = tasks::spawn_owned("discovery", discovery.run(channel));

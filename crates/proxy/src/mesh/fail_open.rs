@@ -3,7 +3,7 @@
 
 use super::{Destination, Mesh, Port};
 use crate::config::Fail;
-use crate::discovery::{Unavailable, Watch};
+use crate::discovery::{Reachable, Unavailable, Watch};
 use leno_model::name::Resource;
 use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol};
 use leno_model::route::{
@@ -117,8 +117,11 @@ impl Mesh {
         timeout(ASK_AGAIN_MAX, asking).await.unwrap_or_else(|_| Err(unanswered()))
     }
 
-    /// Only where nobody has answered: an answer that says no is an answer.
+    /// Only where the control plane cannot be reached. An answer that says no is an answer, and one that is late
+    /// because too much is asked for does not count as an outage: a stranger could cause it.
     fn is_open_for(&self, error: &Unavailable) -> bool {
-        self.thread.config.fail == Fail::Open && matches!(error, Unavailable::TimedOut { .. })
+        self.thread.config.fail == Fail::Open
+            && matches!(error, Unavailable::TimedOut { .. })
+            && self.discovery.status().reachable() == Reachable::No
     }
 }
