@@ -33,7 +33,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Opens.
+    /// Counts the connection as open; its end is counted when this is dropped.
     #[must_use]
     pub fn open(series: Rc<TcpSeries>) -> Self {
         series.opened();

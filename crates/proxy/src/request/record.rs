@@ -37,15 +37,15 @@ pub struct RequestRecord {
 /// What the access log says of a request. Texts of the client are bytes as they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Method.
+    /// As the client wrote it, in bytes.
     pub method: Vec<u8>,
     /// Target as received.
     pub path: Vec<u8>,
     /// `HTTP/1.1`.
     pub version: &'static str,
-    /// Host.
+    /// The authority that the client named.
     pub host: Vec<u8>,
-    /// User agent.
+    /// Empty where the request has none; so is the referer.
     pub user_agent: Vec<u8>,
     /// Referer.
     pub referer: Vec<u8>,
