@@ -278,7 +278,7 @@ mod tests {
         check("a=", Ok(json!({"a": ""})));
         check("a", Err("\"a\" is not NAME=VALUE"));
         check("=a", Err("\"=a\" is not NAME=VALUE"));
-        check("a[0]=b", Err("\"a[0]\": lists are given whole, NAME={a,b}, or in a file"));
+        check("a[0]=b", Err("\"a[0]\": give the whole list, NAME={a,b}, or use a values file"));
         assert_eq!(set("a=1,b=true", Taken::AsText), Ok(json!({"a": "1", "b": "true"})));
     }
 

@@ -283,7 +283,7 @@ fn what_is_refused() {
     );
     check("control.replicas=1", "Leno", "--namespace \"Leno\" is not a valid namespace name");
     for name in EXCLUDED {
-        check("control.replicas=1", name, &format!("--namespace {name} is the cluster's own"));
+        check("control.replicas=1", name, &format!("--namespace {name} belongs to Kubernetes"));
     }
     check("createNamespace=true", "default", "--namespace default is shared with other programs");
     assert!(render(&with(&["createNamespace=false"]), "default").is_ok());

@@ -184,9 +184,9 @@ fn a_namespace_of_others_stays_as_it_is() {
 fn namespaces_that_are_nobodys_to_take() {
     let api = Api::with(BTreeMap::new());
     for (namespace, expected) in [
-        ("kube-system", "--namespace kube-system is the cluster's own"),
-        ("kube-public", "--namespace kube-public is the cluster's own"),
-        ("kube-node-lease", "--namespace kube-node-lease is the cluster's own"),
+        ("kube-system", "--namespace kube-system belongs to Kubernetes"),
+        ("kube-public", "--namespace kube-public belongs to Kubernetes"),
+        ("kube-node-lease", "--namespace kube-node-lease belongs to Kubernetes"),
         ("default", "--namespace default is shared with other programs"),
     ] {
         for flags in ["", "--ignore-cluster"] {
