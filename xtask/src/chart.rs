@@ -18,7 +18,10 @@ const CHART: &str = "deploy/leno";
 const SETS: [&[&str]; 7] = [
     &[],
     &["--ha"],
-    &["--set", "podMonitor.enabled=true,podMonitor.labels.release=x,dashboards.enabled=true,networkPolicy.enabled=true"],
+    &[
+        "--set",
+        "podMonitor.enabled=true,podMonitor.labels.release=x,dashboards.enabled=true,networkPolicy.enabled=true",
+    ],
     &[
         "--set",
         "control.replicas=2,control.logFormat=json,control.priorityClassName=system-cluster-critical",
