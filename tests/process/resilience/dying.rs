@@ -83,6 +83,35 @@ fn read_head(connection: &mut TcpStream) {
     }
 }
 
+/// A response counted at the endpoint that was tried first, whichever endpoint gave it.
+#[test]
+fn a_response_counts_at_the_endpoint_that_answered() {
+    let mesh = site("dying-counted");
+    // No program listens in the other pod.
+    let _living = nginx(&mesh, "living", "location / { return 200 'living'; }");
+    let address = service(&mesh);
+    let refused = [("direction", "outbound"), ("reason", "upstream_refused")];
+    let retries = || mesh.pod("client").metrics().sum("http_retries_total", &refused);
+    for (version, port) in [("--http1.1", PORT), ("--http2-prior-knowledge", PORT + 1)] {
+        let url = format!("http://{}:{port}/", address.ip());
+        let before = retries();
+        wait::until(&format!("a retry of {version}"), wait::LIMIT, || {
+            let curl = Program::new("curl").args(["-sS", "-m", "20", version]);
+            let client = &mesh.pod("client").namespace;
+            let answer = curl.args([&url]).output(client, wait::LIMIT).expect("curl").text();
+            assert_eq!(answer, "living");
+            (retries() > before).then_some(())
+        });
+    }
+    let metrics = mesh.pod("client").metrics();
+    let of =
+        |name: &str, pod: &str| metrics.sum(name, &[("direction", "outbound"), ("dst_pod", pod)]);
+    let about = || metrics.about("_total");
+    assert!(of("request_total", "dying") >= 2.0, "{}", about());
+    assert_eq!(of("response_total", "dying"), 0.0, "{}", about());
+    assert_eq!(of("response_total", "living"), of("request_total", "living"), "{}", about());
+}
+
 /// What proxies say to each other is not taken from an application: nothing is sent twice on its word.
 #[test]
 fn an_application_cannot_pretend_to_be_unreachable() {
