@@ -128,7 +128,7 @@ impl Pages {
             return Some("the sources have not been read yet".to_owned());
         }
         if self.expiries.borrow().is_empty() {
-            let why = self.metrics.issuer.reason().unwrap_or("not heard of it");
+            let why = self.metrics.issuer.reason().unwrap_or("it has not been read yet");
             return Some(format!("there is no usable issuer: {why}"));
         }
         (self.webhook && !self.metrics.injector.is_serving())

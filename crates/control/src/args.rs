@@ -159,7 +159,7 @@ impl Run {
                 .clone()
                 .unwrap_or(usual.image_pull_policy),
             trust_domain: self.trust_domain.clone(),
-            // The installation says all of it: what it leaves out is wished to be absent.
+            // The installation sets all of these values; an absent one means no request or limit.
             resources: Resources {
                 cpu_request: self.proxy_cpu_request.clone(),
                 cpu_limit: self.proxy_cpu_limit.clone(),

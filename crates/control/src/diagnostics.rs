@@ -1,7 +1,7 @@
-//! What proxies are told, as JSON for the operator: `leno diagnostics` asks for it on the admin listener.
+//! The answers for proxies, as JSON for operators: `leno diagnostics` reads them on the admin listener.
 //!
 //! - `/diagnostics/endpoints?authority=NAME:PORT`: where requests for a name go.
-//! - `/diagnostics/policy?pod=NAMESPACE/NAME&port=PORT`: who may reach a port of a pod, and what is spoken there.
+//! - `/diagnostics/policy?pod=NAMESPACE/NAME&port=PORT`: the policy and the protocol of a pod's port.
 //! - `/diagnostics/policy?target=NAME:PORT&namespace=CLIENTS`: how clients of a namespace treat a destination.
 //!
 //! The answers are the world's own, by the functions that discovery asks ([`crate::discovery`]); here is only how they look

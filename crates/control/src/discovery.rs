@@ -33,7 +33,7 @@ const PODS_UNKNOWN: usize = 1_000;
 pub struct Peer {
     /// The verified name, where it has a certificate.
     pub name: Option<PeerName>,
-    /// Told when it asked for what needs a certificate and has none. See [`crate::server`].
+    /// Notified when a client without a certificate requests something that needs one. See [`crate::server`].
     pub is_lacking: Arc<Notify>,
     /// Its place among the connections without certificate, where it has none.
     pub place: Option<Arc<Place>>,

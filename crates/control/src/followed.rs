@@ -21,10 +21,10 @@ use tracing::{debug, warn};
 const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(100), max: Duration::from_secs(10), jitter_ratio: 0.5 };
 
-/// The objects of the name by namespace (empty for kinds that have none); `None` until the API server was heard once.
+/// The objects of the name by namespace (empty for kinds that have none); `None` until the API server has answered once.
 pub type Followed<K> = Option<BTreeMap<String, Arc<K>>>;
 
-/// The object of a name in one namespace; `None` until the API server was heard once, `Some(None)` where there is none.
+/// The object of a name in one namespace; `None` until the API server has answered once, `Some(None)` if it does not exist.
 #[must_use]
 pub fn one<K>(followed: &Followed<K>) -> Option<Option<Arc<K>>> {
     followed.as_ref().map(|objects| objects.values().next().cloned())
@@ -34,7 +34,7 @@ pub fn one<K>(followed: &Followed<K>) -> Option<Option<Arc<K>>> {
 enum Ended {
     /// In order: go on from the version that was seen last.
     Quiet,
-    /// What happened meanwhile cannot be told: begin anew.
+    /// Events were lost: list again.
     Gone,
 }
 

@@ -56,7 +56,7 @@ fn step(observed: Option<&Observed>, me: &str, now: Instant) -> Step {
     }
 }
 
-/// Wishes to hold the lease.
+/// A replica that tries to hold the lease.
 pub struct Candidate {
     api: Api<Lease>,
     figures: Arc<Figures>,

@@ -1,4 +1,4 @@
-//! The control plane: what the mesh is, told to every proxy, and who may say they are who.
+//! The control plane: discovery and policy for every proxy, and certificates for identities.
 //!
 //! State flows one way: [`source`] (manifests → inventory) → [`world`] (pure) → [`discovery`] (one proxy's answers).
 //! [`ca`] decides about certificates; [`server`] is the one mTLS listener; [`admin`] is for the operator, [`diagnostics`] what it

@@ -88,8 +88,8 @@ pub const CLUSTER_EVENTS_MAX: usize = 256;
 pub const CLUSTER_EVENTS_GATHERED: Duration = Duration::from_millis(10);
 /// The API server ends a watch after this, and it is taken up where it ended.
 pub const WATCH_LIFE: Duration = Duration::from_secs(290);
-/// A watch that says nothing for so long is begun anew where it was: it may be dead. Bookmarks come every 45 to 75 s from most API servers; those that were just restarted
-/// have silent watches of kinds that are defined by others, and those with an old etcd of all that do not change.
+/// A watch without a message for this time may be dead, and restarts at its last version. Most API servers send bookmarks every 45 to
+/// 75 s. A restarted one sends none for custom kinds, and one with an old etcd sends none for kinds that do not change.
 pub const WATCH_SILENCE_MAX: Duration = Duration::from_secs(90);
 /// The API server must answer a request within this.
 pub const CLUSTER_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -116,5 +116,5 @@ pub const API_WAIT_MAX: Duration = Duration::from_secs(10);
 pub const STATUS_WRITES_PER_SECOND_MAX: u32 = 20;
 /// Events made in a minute.
 pub const EVENTS_PER_MINUTE_MAX: u32 = 30;
-/// Problems that are remembered as told.
+/// Problems whose Events are remembered.
 pub const EVENTS_KNOWN_MAX: usize = 2_000;

@@ -114,7 +114,7 @@ pub struct Problem {
     pub field: String,
     /// What is wrong, and what was done about it.
     pub message: String,
-    /// It may be right for somebody else, as a route on a Gateway is: in a cluster its object is not told of it.
+    /// Another controller may serve it, as with a route on a Gateway: in a cluster the object gets no Event.
     pub elsewhere: bool,
 }
 
@@ -194,7 +194,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Puts an object in the place of the one of the same key; tells whether anything is different.
+            /// Replaces the object with the same key; returns whether anything changed.
             /// Only for lists that are in the order of keys.
             pub(crate) fn put(&mut self, sourced: Sourced<Object>) -> bool {
                 let Sourced { key, origin, object } = sourced;
@@ -215,7 +215,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Takes an object out; tells whether it was there. Only for lists that are in the order of keys.
+            /// Removes an object; returns whether it existed. Only for lists that are in the order of keys.
             pub(crate) fn remove(&mut self, key: &Key) -> bool {
                 match key.kind {
                     $($kind => {
@@ -226,7 +226,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Keeps the objects of a kind that are among the keys; tells whether any was not.
+            /// Keeps the objects of a kind that are among the keys; returns whether any was removed.
             pub(crate) fn retain(&mut self, kind: &str, keys: &HashSet<Key>) -> bool {
                 match kind {
                     $($kind => {
@@ -298,7 +298,7 @@ macro_rules! kinds {
                         .map(|object| Self::$variant(Arc::new(object))),)+
                     _ => Err(serde_json::Error::custom(A_KIND_NOT_USED)),
                 };
-                // A line and column of JSON that a machine wrote tell an operator nothing.
+                // A line and column of generated JSON do not help an operator.
                 read.map_err(|error| {
                     let message = error.to_string();
                     message.split(" at line ").next().unwrap_or(&message).to_owned()

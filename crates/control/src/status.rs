@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// Tells whether everything is written.
+    /// Returns whether everything was written.
     async fn write(&mut self, world: &World) -> bool {
         let mut failures = Vec::new();
         let verdicts: BTreeMap<&Key, &Verdict> =
@@ -106,7 +106,7 @@ impl Writer {
         failures.is_empty()
     }
 
-    /// Tells whether there was something to write.
+    /// Returns whether there was something to write.
     async fn write_one(&self, verdict: &Verdict) -> Result<bool> {
         for path in paths(&verdict.route)? {
             // The API server does not know every version, or the route is gone.

@@ -6,7 +6,7 @@
 //! - [`route`]: HTTPRoute and GRPCRoute compiled to the model's rules.
 //! - `probe.rs`: what the kubelet asks of a pod.
 //! - [`builder`]: one inventory after another, at the cost of what changed.
-//! - [`outbound`], [`inbound`]: what one proxy is told.
+//! - [`outbound`], [`inbound`]: the answers for one proxy.
 //!
 //! A malformed object becomes a [`Problem`] of that object; everything else goes on.
 
@@ -72,8 +72,8 @@ pub struct World {
     declared: Arc<DeclaredPorts>,
 }
 
-/// What an answer of the world is made of: while that is the same, the answer is. Thousands of streams look at every new world, and few
-/// of them are told something. It keeps none of it: a stream that nobody reads would keep a whole world.
+/// The inputs of an answer: while they are the same, the answer is too. Thousands of streams look at every new world, and few have to
+/// send something. It holds no reference to the world: otherwise a stream that nobody reads would keep a whole world in memory.
 #[derive(Clone, Debug)]
 pub enum Ground {
     /// A Service, what is attached to Services, and the client where its node matters.
@@ -145,7 +145,7 @@ impl World {
         })
     }
 
-    /// What is spoken on a pod's port: its own annotations first, then what Services say.
+    /// The protocol of a pod's port: its own annotations first, then its Services.
     fn declared_of(&self, pod: &Pod, port: u16) -> Option<Declared> {
         if pod.opaque.contains(port) {
             return Some(Declared::Opaque);

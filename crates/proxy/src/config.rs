@@ -139,8 +139,8 @@ impl Config {
     }
 }
 
-/// What `leno-proxy capture` needs: it runs before there is an identity to speak of, so what only the proxy needs may
-/// be absent; but it is told of every mistake in what is there.
+/// The settings of `leno-proxy capture`. It runs before there is an identity, so variables that only the proxy needs may be absent.
+/// Mistakes in present variables are still reported.
 ///
 /// # Errors
 /// All mistakes, one line each.

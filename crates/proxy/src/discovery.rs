@@ -179,7 +179,7 @@ impl Handle {
         self.ask(awaited, |reply| Ask::Endpoints(destination.clone(), reply)).await
     }
 
-    /// Who may reach a port of our application, and what is spoken there.
+    /// The policy and the protocol of a port of our application.
     ///
     /// # Errors
     /// There is no answer, and the error says why.

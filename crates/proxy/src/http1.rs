@@ -43,8 +43,8 @@ pub async fn serve<S: Side>(
     let draining = async {
         thread.drain.started().await;
         if multiplexed {
-            // Its session has said that we leave. Until that is heard a request may be on its way in this stream, and would
-            // be lost: only who opens streams can end an idle one.
+            // The session has announced that we close. Until the peer knows, a request may be on its way in this stream and would be lost:
+            // only the side that opens streams can end an idle one.
             Box::pin(tokio::time::sleep(LEAVE_WAIT_MAX)).await;
         }
     };
@@ -184,7 +184,7 @@ async fn tunnelled<S: Side>(
 }
 
 async fn shutdown(client: &mut Stream) {
-    // The client may be gone; there is nobody left to tell.
+    // The client may be gone; then errors do not matter.
     let _told = poll_fn(|context| client.poll_shutdown(context)).await;
 }
 

@@ -51,8 +51,8 @@ pub struct IdentityConfig {
 pub struct Pace {
     /// The file is looked at so often.
     pub look_interval: Duration,
-    /// Where the certificate that we have must be replaced, it is asked for within this time, at random: all proxies are told
-    /// of a root at about the same time, and the control plane must not hear of them all at once.
+    /// A certificate that must be replaced is requested after a random time of at most this: all proxies get a new root at about the same
+    /// time, and must not all send requests to the control plane at once.
     pub spread_max: Duration,
 }
 

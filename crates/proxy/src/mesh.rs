@@ -208,7 +208,7 @@ impl Mesh {
         let mut receiver =
             self.discovery.endpoints(&balance.destination).await.map_err(unavailable)?;
         let come = |set: &Arc<EndpointSet>| !set.exists || !set.endpoints.is_empty();
-        // Without one in time, or when discovery ends, the request hears that there is none.
+        // Without one in time, or when discovery ends, the request fails for lack of endpoints.
         let _first =
             tokio::time::timeout(FIRST_ENDPOINT_MAX, receiver.wait_for(come)).await.is_ok();
         let settings = balance::Settings {

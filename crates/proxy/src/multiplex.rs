@@ -1,12 +1,10 @@
 //! Many connections inside of one: what a crowd of requests to one endpoint shares.
 //!
-//! Most of what a request costs a proxy is the kernel's work for each segment between the two proxies. Where many are on
-//! their way to the same endpoint at once, they go over one connection of mutual TLS, and what is ready at the same moment
-//! is one write, one record and (as far as it fits) one segment. Inside, each is a connection of its own as before: bytes both ways, a half-close, a
+//! Most of what a request costs a proxy is the kernel's work for each segment between the two proxies. Concurrent requests to the same endpoint share one mutual TLS connection. Bytes that are ready at the same
+//! moment become one write, one record and (if they fit) one segment. Inside, each request still has a connection of its own: bytes both ways, a half-close, a
 //! reset, and a window, so that a slow reader holds up nobody else.
-//!
-//! Spoken only where both sides agree in the handshake (ALPN `leno.multiplex/1`); a proxy that does not know it gets
-//! connections of its own. Streams are opened by the side that has dialled.
+//! Used only if both sides agree in the handshake (ALPN `leno.multiplex/1`); a proxy without support gets separate connections.
+//! The dialing side opens streams.
 //!
 //! - [`frame`]: the bytes on the wire, pure.
 //! - [`session`]: one shared connection and its streams.

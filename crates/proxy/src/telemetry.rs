@@ -1,4 +1,4 @@
-//! What the proxy tells about itself: metrics and access log.
+//! Metrics and access log.
 //!
 //! - [`labels`]: what a series is about; names and values as linkerd writes them.
 //! - [`recorder`]: one per data thread; counting takes neither a lock nor an atomic read-modify-write.

@@ -75,7 +75,7 @@ struct Dials {
     own_first: Cell<bool>,
 }
 
-/// Who waits, and how they are woken: one for each thing that comes free, so that none is told in vain.
+/// Waiting requests. One is woken for each connection or slot that becomes free, so that no wake-up is wasted.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Cell<u32>,

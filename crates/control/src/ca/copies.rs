@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 
 /// Between two looks, so that a busy cluster does not make this busy.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Everything is looked at so often, whatever is heard of it.
+/// Everything is checked at this interval, even without an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(500), max: Duration::from_secs(15), jitter_ratio: 0.0 };

@@ -137,7 +137,7 @@ fn read(csr: &[u8]) -> Result<CertificateSigningRequestParams, Refused> {
         CertificateSigningRequestDer::from(csr)
     };
     let csr = CertificateSigningRequestParams::from_der(&der).map_err(|error| wrong(&error))?;
-    // The algorithm is the signature's, so the key's length tells whether it is the key's as well.
+    // The request names the algorithm of the signature; the length of the key shows whether the key has the same one.
     let key = &csr.public_key;
     let certified = [
         (&rcgen::PKCS_ECDSA_P256_SHA256, 65),

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-/// Root, issuer and our own certificate are looked at so often, whatever is heard of them.
+/// Root, issuer and our own certificate are checked at this interval, even without an event.
 const AUTHORITY_INTERVAL: Duration = Duration::from_secs(60);
 /// Our own certificate's life; nobody else holds its key, so it need not follow that of workloads.
 const OWN_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -54,7 +54,7 @@ pub struct Keeper {
     said: Option<String>,
 }
 
-/// What a keeper tells those who use it.
+/// What users of a keeper see.
 #[derive(Debug)]
 pub struct Kept {
     /// Who signs.

@@ -1,4 +1,4 @@
-//! `InboundServerPolicies`: who may reach a port, and what is spoken there. A proxy asks only for its own workload.
+//! `InboundServerPolicies`: the policy and the protocol of a port. A proxy gets only those of its own workload.
 
 use super::{Answers, Sight, member};
 use crate::world::World;

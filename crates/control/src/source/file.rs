@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-/// What tells that a file may have changed: modification time, length, inode.
+/// Shows that a file may have changed: modification time, length, inode.
 type Stamp = (i64, i64, u64, u64);
 
 /// The files of all layers, read again only where something changed.
@@ -116,7 +116,7 @@ impl Reader {
                     let manifest = parse::parse(&Arc::from(path.as_path()), &text);
                     self.layers.put(layer, path, manifest);
                 }
-                // Replaced or removed since we looked; the next look tells.
+                // Replaced or removed since the last read; the next read shows which.
                 Err(error) if error.kind() == ErrorKind::NotFound => return,
                 Err(error) => {
                     self.layers.unreadable(
@@ -202,7 +202,7 @@ pub async fn run(roots: Vec<PathBuf>, out: watch::Sender<Arc<Inventory>>) -> not
     }
 }
 
-/// Watches what is new and forgets what is gone; tells whether anything is new.
+/// Watches new folders and drops removed ones; returns whether any is new.
 fn watch_folders(
     watcher: &mut RecommendedWatcher,
     watched: &mut BTreeSet<(PathBuf, u64)>,

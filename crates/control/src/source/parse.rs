@@ -22,7 +22,7 @@ pub struct Manifest {
     pub broken: bool,
 }
 
-/// As much of a document as tells what it is.
+/// The fields that identify a document's kind.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Header {

@@ -190,7 +190,7 @@ mod tests {
             ],
         );
         check(json!({"rules": [], "later": 1}), &["unknown spec.later"]);
-        // What is no part of a rule is of all of them.
+        // A mistake outside a rule concerns all rules.
         check(json!({"parentRefs": 7}), &["not read: spec.parentRefs: invalid type: integer `7`"]);
         check(json!(7), &["not read: spec: invalid type: integer `7`"]);
     }

@@ -1,4 +1,4 @@
-//! Refusals as Events of the object, so that `kubectl describe` shows them. Each is told once, and not too many at a time.
+//! Refusals as Events of the object, so that `kubectl describe` shows them. Each is written once, with a rate limit.
 
 use crate::limit::{API_WAIT_MAX, EVENTS_KNOWN_MAX, EVENTS_PER_MINUTE_MAX};
 use crate::source::Problem;
@@ -17,7 +17,7 @@ use tracing::debug;
 /// The API server takes no more in a note.
 const NOTE_BYTES_MAX: usize = 1_024;
 
-/// Tells problems of objects.
+/// Writes Events about problems of objects.
 pub struct Teller {
     client: Client,
     me: String,
@@ -32,7 +32,7 @@ impl Teller {
         Self { client, me, told: HashSet::new(), window: (Instant::now(), 0) }
     }
 
-    /// Tells what was not told yet. What the limit leaves out is told with one of the next worlds.
+    /// Writes Events for new problems. Those beyond the limit follow with one of the next worlds.
     pub async fn tell(&mut self, problems: &[Problem]) {
         let key = |p: &Problem| (p.object.clone(), p.field.clone(), p.message.clone());
         let now: HashSet<_> = problems.iter().map(key).collect();
@@ -87,7 +87,7 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     let home = if namespace.is_empty() { "default" } else { namespace };
     Some(Event {
         metadata: ObjectMeta {
-            // The same for the same problem: a replica that leads next is told that it is there already.
+            // The same name for the same problem: the next leader gets a conflict and skips it.
             name: Some(format!(
                 "{}.{:016x}",
                 name.chars().take(200).collect::<String>(),
@@ -144,7 +144,7 @@ mod tests {
             let event = event(&problem, "me", Timestamp::now());
             let shown = event.as_ref().map(|event| {
                 assert!(event.note.as_ref().unwrap().len() <= NOTE_BYTES_MAX);
-                // Whoever tells it later tells the same.
+                // A later leader writes the same Event.
                 let again = super::event(&problem, "you", Timestamp::now()).unwrap();
                 assert_eq!(again.metadata.name, event.metadata.name);
                 let of = event.regarding.as_ref().unwrap();

@@ -132,7 +132,7 @@ spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80}]}
         let missing = "Accepted=False NoMatchingParent, ResolvedRefs=True ResolvedRefs";
         check(&on("web", ", port: 81"), good, &format!("web: {missing}"));
         check(&on("nobody", ""), good, &format!("nobody: {missing}"));
-        // Whoever calls it has the addresses of pods.
+        // A headless Service: its clients connect to pod addresses.
         check(&on("pods", ""), good, &format!("pods: {missing}"));
         check(&on("web", ""), "{name: pods, port: 80}", &both);
         let unresolved = |reason: &str| format!("web: {accepted}=False {reason}");

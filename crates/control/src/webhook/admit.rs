@@ -58,8 +58,8 @@ impl Admission {
         answer.bytes
     }
 
-    /// Labels and annotations of a Namespace. What is known is believed where it says `enabled`: the API server asks about pods whose
-    /// Namespace wishes it, so where ours does not it may be older than the wish.
+    /// Labels and annotations of a Namespace. A cached Namespace that is `enabled` is used. The API server sends only pods of enabled
+    /// Namespaces, so any other cached Namespace may be stale.
     async fn marks(&self, name: &str) -> Result<ObjectMeta, String> {
         if name.is_empty() || name == self.mesh.namespace || EXCLUDED.contains(&name) {
             return Ok(ObjectMeta::default());

@@ -1,6 +1,6 @@
 //! What the leader has to do next for the webhook's certificate; pure.
 //!
-//! A renewal drops no admission: the configuration trusts the new CA beside the old one first, API servers have a moment to hear of it,
+//! A renewal drops no admission: the configuration trusts the new CA beside the old one first, API servers have a moment to see the change,
 //! then the Secret changes, and every replica serves the new certificate as it sees it. The old CA goes with the renewal after.
 
 use super::certificate::{Made, Read};
@@ -8,7 +8,7 @@ use super::configuration::is_current;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use std::collections::BTreeSet;
 
-/// Every API server has heard of a configuration after this.
+/// Every API server uses a new configuration after this time.
 pub const SETTLE_SECONDS: u64 = 10;
 
 /// A certificate that is made and not served yet.

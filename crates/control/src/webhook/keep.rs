@@ -26,9 +26,9 @@ use tracing::{error, info, warn};
 
 /// Whose fields they are that the control plane writes.
 pub const FIELD_MANAGER: &str = "leno-control";
-/// Everything is looked at so often, whatever is heard of it.
+/// Everything is checked at this interval, even without an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
-/// While a renewal waits for API servers to hear of its CA.
+/// While a renewal waits until API servers trust its CA.
 const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks, so that a busy cluster does not make this busy.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
 //! One inventory after another to worlds, at the cost of what changed.
 //!
-//! A cluster has ten thousand pods and a rollout changes one of them at a time. A part of the world is built again where an object
-//! that it was built from is another one (objects that did not change are the same `Arc` in the next inventory), and is shared with the
-//! last world otherwise. A world that was built in steps is the one that is built at once; a test holds that.
+//! A cluster has ten thousand pods and a rollout changes one of them at a time. A part of the world is built again only if one
+//! of its objects changed. (An unchanged object is the same `Arc` in the next inventory.) Other parts are shared with the last world.
+//! A world that was built in steps equals the world that is built at once; a test checks this.
 
 use super::pod::Pod;
 use super::route::{PatternsByNamespace, Routes};
@@ -176,7 +176,7 @@ impl Builder {
         }
     }
 
-    /// Tells whether any setting is another one.
+    /// Returns whether any setting changed.
     fn read_namespaces(&mut self, inventory: &Inventory) -> bool {
         self.parts.of_settings.clear();
         let settings = NamespaceSettings::read(&inventory.namespaces, &mut self.parts.of_settings);

@@ -1,4 +1,4 @@
-//! What a server's proxy is told about one of its ports.
+//! The answer for a server's proxy about one of its ports.
 
 use super::outbound::DETECT_TIMEOUT;
 use super::settings::Declared;

@@ -1,4 +1,4 @@
-//! What a client's proxy is told about a destination.
+//! The answer for a client's proxy about a destination.
 
 use super::pod::{Pod, plain_endpoint};
 use super::route::{Attached, Kind, service_backend, service_resource};

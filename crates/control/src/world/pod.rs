@@ -37,8 +37,8 @@ pub struct Pod {
     pub policy: DefaultPolicy,
     /// Takes traffic.
     pub ready: bool,
-    /// Its containers were ready when its kubelet spoke last, and nothing but the kubelet decides: only the cluster has called it unready
-    /// since, because it does not hear the node.
+    /// Its containers were ready in the kubelet's last report, and it has no readiness gates. The cluster marked it unready since then,
+    /// because the node lost contact.
     pub unheard: bool,
     /// Is being deleted.
     pub terminating: bool,

@@ -2,8 +2,8 @@
 //!
 //! What cannot be served as written is reported on the object, and the rule answers with a failure:
 //! a filter that is skipped in silence is a security hole in waiting.
-//! [`filter`], [`matching`] and [`backend`] translate the published types, [`rule`] puts their parts together, [`verdict`] is what the route's
-//! author is told; here is what attaches where.
+//! [`filter`], [`matching`] and [`backend`] translate the published types, [`rule`] puts their parts together, [`verdict`] reports
+//! to the route's author; this file attaches routes to Services.
 
 mod backend;
 mod filter;

@@ -37,7 +37,7 @@ pub struct Service {
 pub struct ServicePort {
     /// Its name, empty where it is the only one.
     pub name: String,
-    /// What is spoken, by declaration.
+    /// The declared protocol.
     pub declared: Option<Declared>,
     /// Who answers, sorted by address.
     pub endpoints: Vec<Arc<Endpoint>>,
@@ -118,7 +118,7 @@ impl Service {
         !endpoints.is_empty() && endpoints.iter().all(|e| e.hint == ProtocolHint::Opaque)
     }
 
-    /// What is spoken on the port.
+    /// The declared protocol of the port.
     pub(super) fn declared(&self, port: u16) -> Option<Declared> {
         let declared = self.ports.get(&port)?.declared;
         if declared.is_none() && self.all_opaque(port) { Some(Declared::Opaque) } else { declared }
@@ -153,7 +153,7 @@ enum Fitness {
     Ready,
     /// It is leaving and serves meanwhile; kube-proxy falls back on these too.
     Draining,
-    /// Its node is not heard. That a node is gone is learnt by a dial, and that all of them only lost the API server, by nothing else.
+    /// Its node lost contact with the API server. Only a connection attempt shows whether the node is gone.
     Unheard,
 }
 
@@ -164,7 +164,7 @@ struct Gathered {
     fitness: Option<Fitness>,
     /// Those of that kind; an address is there once.
     endpoints: BTreeMap<SocketAddr, Endpoint>,
-    /// Ports of pods that the Service leads to, whether or not they are ready: what is spoken there does not change with that.
+    /// Ports of pods behind the Service, ready or not: readiness does not change the protocol.
     ports: Vec<(WorkloadId, u16)>,
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Annotations of an object: the text of a name.
 pub(super) type Annotations<'look, 'text> = &'look dyn Fn(&str) -> Option<&'text str>;
 
-/// What is spoken on a port, by declaration.
+/// The declared protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
     /// HTTP/1.

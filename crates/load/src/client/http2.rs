@@ -127,7 +127,7 @@ pub(super) async fn connect(stream: Stream, target: &Rc<Target>) -> Result<Vec<L
     let (send, mut connection) = shaken.map_err(|error| failure(&error, tls))?;
     let mut pings = connection.ping_pong();
     tasks::spawn_local("http2 connection", async move {
-        // How it ended is told by its streams.
+        // Its streams report how it ended.
         let _ended = connection.await;
     });
     // What a connection serves only once needs one lane.

@@ -30,7 +30,7 @@ pub struct Slot<T> {
 /// How a request went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Given up by the client; tells something only if it already took longer than usual.
+    /// Given up by the client; it counts only if it already took longer than usual.
     Abandoned,
     /// No answer, or one that says "not me": 429, 5xx, a failed gRPC call.
     Failure,

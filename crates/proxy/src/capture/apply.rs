@@ -86,7 +86,7 @@ pub fn remove() -> Result<(), CaptureError> {
 /// reached in plain text (see [`super::rules`]).
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not list them.
 pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> = nix::ifaddrs::getifaddrs()?
         .filter_map(|interface| interface.address)

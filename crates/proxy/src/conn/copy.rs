@@ -29,7 +29,7 @@ struct Half {
     unflushed: bool,
     /// The source has ended.
     ended: bool,
-    /// The target was told.
+    /// The target's side was shut down.
     shut: bool,
 }
 
@@ -79,7 +79,7 @@ pub async fn copy(
 }
 
 impl Half {
-    /// Ready when the source has ended and the target was told so.
+    /// Ready when the source has ended and the target's side was shut down.
     fn poll(
         &mut self,
         source: &mut Stream,

@@ -74,8 +74,7 @@ pub async fn shared(thread: &ThreadContext, endpoint: &Endpoint) -> Result<Strea
 }
 
 /// The other end is in our own pod. There is no network between, so the simplest congestion control serves: pacing and
-/// models of a path, which a machine may have for its real networks (BBR, CUBIC), only cost time for each segment. What
-/// a listener is told, its connections have.
+/// models of a path, which a machine may have for its real networks (BBR, CUBIC), only cost time for each segment. Connections inherit the options of their listener.
 pub fn near(socket: &SockRef<'_>) {
     // A kernel that does not let us choose keeps its own: slower, not wrong.
     let _kept = socket.set_tcp_congestion(b"reno");
@@ -142,7 +141,7 @@ fn tls_refusal(thread: &ThreadContext, endpoint: &Endpoint, refused: &Refused) -
     report::tls_refused(&thread.recorder, Direction::Outbound, endpoint.address, refused);
     match refused {
         Refused::Timeout(_) => Ending::UpstreamConnectTimeout.into(),
-        // A proxy that is leaving or starting closes before it speaks: no breach of anything.
+        // A proxy that starts or stops may close before it sends anything; this is not an error.
         Refused::Closed | Refused::Io(_) => Ending::UpstreamReset.into(),
         _ => Refusal::because(Ending::TlsRefused, refused.to_string()),
     }

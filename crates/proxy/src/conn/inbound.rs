@@ -269,9 +269,8 @@ fn is_ours(thread: &ThreadContext, name: &DnsName) -> bool {
     thread.credentials().credential().dns_names().contains(name)
 }
 
-/// A proxy looks for somebody else here: discovery is late, or the address was given to another pod, or it is of another mesh.
-/// Our application could only answer with a riddle, in plain text or not at all; the proxy hears what is wrong, in a word of
-/// TLS, and goes to another endpoint.
+/// The other proxy expects another workload: its discovery is late, the address now belongs to another pod, or the proxy is of another
+/// mesh. Our application could not answer in a useful way. A TLS alert tells the proxy what is wrong, and it uses another endpoint.
 async fn turn_away(
     thread: &ThreadContext,
     stream: &mut Stream,
@@ -281,14 +280,14 @@ async fn turn_away(
     let ours = thread.credentials().credential().identity().clone();
     let refused = Refused::OtherAsked { asked, ours };
     report::tls_refused(&thread.recorder, Direction::Inbound, target, &refused);
-    // Who is gone already need not hear it.
+    // The client may be gone already; then errors do not matter.
     let _told = dial::send(stream, &hello::UNRECOGNIZED_NAME).await;
     let _told = poll_fn(|context| stream.poll_shutdown(context)).await;
     Refusal::because(Ending::TlsRefused, refused.to_string())
 }
 
-/// The client is silent: our application may be the one to speak, if a client without identity may hear it. One of the
-/// mesh that is only slow is heard all the same.
+/// The client is silent, so the application may send first, if the policy admits a client without identity. A slow client of the
+/// mesh is still detected.
 async fn early_upstream(
     thread: &ThreadContext,
     (stream, ahead): (&mut Stream, &mut Buffer),
@@ -360,7 +359,7 @@ async fn find_way<'a>(
     let policy = hop.port.policy.get();
     if let Err(refusal) = hop.verdict(Transport::Tcp) {
         if let Some(way) = denied(thread, arrived, &hop, &refusal).await {
-            // Each request is told, and counted, by itself.
+            // Each request gets its own answer and its own count.
             return Ok((way, hop));
         }
         hop.count();
@@ -378,7 +377,7 @@ async fn find_way<'a>(
         InboundProtocol::Opaque | InboundProtocol::Tls => Way::Bytes(bytes().await?),
         InboundProtocol::Http1 => Way::Http1,
         InboundProtocol::Http2 | InboundProtocol::Grpc => Way::Http2,
-        // The server has spoken.
+        // The server sent first.
         InboundProtocol::Detect { .. } if server_spoke => Way::Bytes(bytes().await?),
         InboundProtocol::Detect { .. } => {
             let client = (&mut arrived.stream, &mut arrived.ahead);
@@ -396,7 +395,7 @@ async fn find_way<'a>(
     Ok((way, hop))
 }
 
-/// Where HTTP is spoken, a client that may not hears so (403) with each request; else its connection is cut.
+/// With HTTP, a client that is denied gets 403 for each request; otherwise its connection is closed.
 async fn denied(
     thread: &ThreadContext,
     arrived: &mut Arrived,
@@ -495,7 +494,7 @@ impl Side for ToApplication<'_> {
         decided.series.get_or_init(make).clone()
     }
 
-    /// The other proxy is told in a header of its own that the application took nothing; nobody else needs it.
+    /// A header tells the other proxy that the application received nothing. Other clients do not get this header.
     fn unreached(&self, refusal: Refusal) -> LocalReply {
         let waited = refusal.ending == Ending::PendingLimit;
         match self.connection.peer {

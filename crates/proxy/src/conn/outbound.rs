@@ -195,7 +195,7 @@ impl Side for ToService<'_> {
         refusal.into()
     }
 
-    /// What listens on another machine cannot be seen from here; the next attempt to connect will tell.
+    /// Whether the endpoint still listens cannot be checked from here; the next connection attempt shows it.
     async fn gone(&self, _slot: &balance::Slot<Peer>) -> Option<Refusal> {
         None
     }

@@ -24,7 +24,7 @@ pub enum Carried<D> {
     Http1,
     /// HTTP/2 with prior knowledge.
     Http2,
-    /// Bytes, to this upstream if it was dialled already, which may have spoken.
+    /// Bytes, to this upstream if it was already dialed. The upstream may have sent bytes.
     Bytes(Option<D>),
 }
 
@@ -34,7 +34,7 @@ pub trait Dialled {
     fn parts(&mut self) -> (&mut Stream, &mut Buffer);
 }
 
-/// What was seen on earlier connections to the same port: a port speaks one protocol.
+/// The protocol of earlier connections to the same port: a port has one protocol.
 #[derive(Debug, Default)]
 pub struct Learned {
     /// It has carried HTTP, where the client speaks first: no need to dial early for a client that is silent.
@@ -85,8 +85,8 @@ where
     Ok(carried)
 }
 
-/// The client is silent, and the server may be the one to speak: dials it, and listens to both. `None` when the client
-/// was only slow: it finds its way as if it had spoken at once, whatever becomes of the dialling.
+/// The client is silent, so the server may send first: dials the server and reads from both. `None` if the client was only slow: then
+/// detection continues as if it had sent at once, whatever the result of the dial.
 ///
 /// # Errors
 /// The client is gone, or the server cannot be reached.
@@ -144,7 +144,7 @@ async fn client_first(
             None => more.await,
             Some(wait) => match tokio::time::timeout(wait, more).await {
                 Ok(read) => read,
-                // Nothing at all: the server may be the one to speak. Something: it is not a request line.
+                // No bytes: the server may send first. Some bytes: they are not a request line.
                 Err(_) if ahead.is_empty() => return Ok(None),
                 Err(_) => return Ok(Some(Detected::Opaque)),
             },

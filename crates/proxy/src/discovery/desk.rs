@@ -156,7 +156,7 @@ impl<T: PartialEq> Desk<T> {
         self.current = Some(sender);
     }
 
-    /// Tells those who wait that there is no answer. Where there is a state, it stays as it is.
+    /// Answers waiting requests with a refusal. An existing state does not change.
     pub(super) fn refuse(&mut self, refusal: Unavailable) {
         if self.current.is_none() {
             for reply in self.waiting.drain(..) {

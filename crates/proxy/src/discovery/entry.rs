@@ -74,7 +74,7 @@ fn left<K: Topic>(key: &K::Key, desk: &Desk<K::State>, shared: &Shared) {
     }
 }
 
-/// Counts and tells how a stream ended; nothing of it touches a state that is there.
+/// Counts and logs how a stream ended; an existing state does not change.
 fn note<K: Topic>(key: &K::Key, ending: Ending, desk: &mut Desk<K::State>, shared: &Shared) {
     let awaited = K::awaited(key);
     if !matches!(ending, Ending::Ended) {

@@ -143,7 +143,7 @@ impl Status {
         }
     }
 
-    /// A stream that has spoken is over.
+    /// A stream that had sent a message has ended.
     pub(super) fn stream_over(&self) {
         self.streams_open.fetch_sub(1, Relaxed);
     }
@@ -180,7 +180,7 @@ impl Drop for Counted {
     }
 }
 
-/// A stream that has spoken, until it is dropped.
+/// A stream that has sent a message, until it is dropped.
 pub(super) struct Speaking(Arc<Status>);
 
 impl Speaking {

@@ -2,7 +2,7 @@
 //!
 //! A state machine that is polled: the request goes up while the response may already come down (early answers,
 //! `100 Continue`, streams both ways). The bytes of bodies are passed on as they came; `leno_http1` says where they end.
-//! Not here: which upstream, retries, what the client is told when it fails ([`crate::request::engine`]).
+//! Not here: which upstream, retries, the client's answer after a failure ([`crate::request::engine`]).
 
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
@@ -26,9 +26,9 @@ pub struct Outgoing<'a> {
     pub exchange: leno_http1::Exchange,
     /// Whether the client's connection may stay open as far as the request says.
     pub keep_alive: bool,
-    /// Once it has started, the response tells the client that its connection closes.
+    /// After a drain has started, responses say `connection: close`.
     pub drain: &'a Drain,
-    /// There is another endpoint to try where the other proxy says that its application is not there.
+    /// Whether another endpoint can be tried if the other proxy reports a missing application.
     pub elsewhere: bool,
 }
 
@@ -299,8 +299,7 @@ impl<'a> Exchange<'a> {
         Ok(Up::Refused)
     }
 
-    /// While the answer is awaited: notices that the client ended its side (and tells the upstream so, as a direct
-    /// connection would) or broke off. Bytes that come are the next request's.
+    /// While the answer is awaited: notices that the client ended its side (and shuts down the upstream's, as a direct connection would) or broke off. Bytes that come are the next request's.
     fn watch_client(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
         if self.client_ended || !self.ahead.is_empty() {
             return Ok(());

@@ -69,7 +69,7 @@ impl Shared {
             .await
             .map_err(|_| Refusal::from(Ending::UpstreamReset))?;
         tasks::spawn_local("http2 upstream", async move {
-            // How it ended is told by its streams.
+            // Its streams report how it ended.
             let _ended = connection.await;
         });
         let open = Rc::new(Cell::new(1));

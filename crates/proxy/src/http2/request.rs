@@ -283,8 +283,7 @@ impl Http2Request {
         };
         match (down_done, self.up.is_done(), up_stopped) {
             (true, true, _) => return Poll::Ready(Ok(())),
-            // The whole answer is there and the upstream has had enough. Dropping the request's body tells the client
-            // to stop sending (RST_STREAM with NO_ERROR), after the answer: a reset sent here would overtake it.
+            // The whole answer is there and the upstream has had enough. Dropping the request's body makes the client stop sending (RST_STREAM with NO_ERROR), after the answer: a reset sent here would overtake it.
             (true, false, true) => return Poll::Ready(Ok(())),
             _ => {}
         }

@@ -28,7 +28,7 @@ pub struct Tcp {
 #[derive(Debug)]
 pub struct Counted {
     series: Rc<TcpSeries>,
-    /// How it ended; told when it is dropped.
+    /// How it ended; counted when it is dropped.
     ending: Cell<Ending>,
 }
 
@@ -223,7 +223,7 @@ impl Stream {
             }
         };
         match shut {
-            // The other side has closed already: there is nobody left to tell.
+            // The other side has already closed.
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {
                 Poll::Ready(Ok(()))
             }
@@ -269,7 +269,7 @@ impl Stream {
         if let Some(counted) = &tcp.counted {
             counted.ending.set(Ending::ClientReset);
         }
-        // The socket may be gone already; then there is nobody to tell.
+        // The socket may already be closed; then errors do not matter.
         let _gone =
             socket2::SockRef::from(tcp.socket()).set_linger(Some(std::time::Duration::ZERO));
     }

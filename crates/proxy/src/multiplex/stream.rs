@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The reader tells the other side what it took when it is so much: few enough frames, and the window never runs dry.
+/// The reader sends a window update after this many bytes: few frames, and the window never becomes empty.
 const WINDOW_STEP_BYTES: u32 = WINDOW_BYTES / 2;
 
 /// What the session and the holder of a stream both know.

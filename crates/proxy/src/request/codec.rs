@@ -47,7 +47,7 @@ pub trait Codec {
     fn shown(&self, reply: &LocalReply) -> (u16, Option<u16>);
     /// Answers the client; `close` where its connection cannot be used again.
     async fn reply(&mut self, reply: LocalReply, close: bool);
-    /// The response cannot go on, and no other can take its place: the client is told so, and both sides are released.
+    /// The response cannot continue and cannot be replaced: aborts it towards the client, and releases both sides.
     fn cut(&mut self, broken: &Broken, record: &mut RequestRecord);
 }
 
@@ -103,9 +103,9 @@ pub enum Outcome {
 /// Why it stopped early.
 #[derive(Debug)]
 pub struct Broken {
-    /// What the client is told where it can be.
+    /// The reply for the client, if one can still be sent.
     pub reply: LocalReply,
-    /// The client can be: it is there, and no byte of a response was sent to it.
+    /// Whether it can be sent: the client is connected, and has received no byte of a response.
     pub answerable: bool,
     /// The endpoint has not answered, and has not acted on the request or may do so twice.
     pub repeatable: bool,

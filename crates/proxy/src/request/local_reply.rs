@@ -40,7 +40,7 @@ impl LocalReply {
         Self { status: Some(status), headers, ..Ending::Complete.into() }
     }
 
-    /// The same, with the header that tells another proxy that the application is not there.
+    /// The same, with the header that reports a missing application to another proxy.
     #[must_use]
     pub fn unreachable(mut self) -> Self {
         self.headers.push((UNREACHABLE.0, UNREACHABLE.1.to_owned()));

@@ -136,8 +136,7 @@ impl AccessLog {
     }
 }
 
-/// Writes until it is told to close or nobody is left to send. An error of stdout cannot be told on stdout: the lines
-/// are lost, and the proxy serves on.
+/// Writes until it is closed or all senders are gone. After an error of standard output the lines are lost, and the proxy continues.
 fn write_lines(queue: &Receiver<Message>, mut out: impl Write) {
     let mut next = queue.recv().ok();
     while let Some(message) = next {

@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes what the kernel tells; a figure that it does not tell is left out.
+/// Writes the kernel's figures; a missing figure is omitted.
 pub(super) fn write(text: &mut String, started: SystemTime) {
     head(
         text,

@@ -21,7 +21,7 @@ pub struct Status {
     pub loaded: AtomicU64,
     /// Files that could not be written, or the directory not opened.
     pub failures: AtomicU64,
-    /// Files that were there and not believed.
+    /// Snapshot files that were rejected.
     pub refused: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl Status {
         }
     }
 
-    /// Counts and tells what went wrong.
+    /// Counts and logs an error.
     pub fn failed(&self, error: &SnapshotError) {
         let refused = !matches!(error, SnapshotError::Directory(DirectoryError::Io(..)));
         if refused {

@@ -25,7 +25,7 @@ pub enum Event {
     },
 }
 
-/// What the API server has, as far as we heard.
+/// The objects of the API server, as far as they were received.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     inventory: Arc<Inventory>,
@@ -36,7 +36,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Takes an event in; tells whether the inventory is another one, or complete for the first time.
+    /// Applies an event; returns whether the inventory changed, or is complete for the first time.
     pub fn apply(&mut self, event: Event) -> bool {
         match event {
             Event::Applied(read) => {

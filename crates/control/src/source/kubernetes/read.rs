@@ -20,7 +20,7 @@ pub struct Read {
     pub object: Result<Object, (String, String)>,
 }
 
-/// As much of any object as tells which it is.
+/// The fields that identify an object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header<'a> {

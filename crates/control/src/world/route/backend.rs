@@ -9,7 +9,7 @@ use leno_model::name::Resource;
 use leno_model::route::{Backend, BackendKind, Distribution};
 use std::sync::Arc;
 
-/// What a request is told whose backend cannot be had.
+/// The reply to a request whose backend is not usable.
 const NOT_A_SERVICE: &str = "the backend is not a Service";
 const NOT_GRANTED: &str = "a ReferenceGrant for the backend is missing";
 

@@ -111,7 +111,7 @@ fn text(field: &str, is_regex: bool, value: &str, patterns: &Patterns) -> Outcom
     if is_regex {
         return pattern(field, value, patterns).map(TextMatch::Regex);
     }
-    // No header has one, and a proxy that is told of one refuses. A block scalar of YAML ends with one.
+    // A header value cannot contain one, and a proxy rejects a policy with one. A block scalar of YAML ends with a line break.
     if value.chars().any(|c| c.is_control() && c != '\t') {
         return Err((field.to_owned(), format!("{value:?} has a control character")));
     }

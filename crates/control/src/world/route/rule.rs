@@ -11,7 +11,7 @@ use leno_model::route::{
     Timeouts,
 };
 
-/// What a request is told whose rule says more than is served.
+/// The reply to a request whose rule is not fully supported.
 const CANNOT_BE_SERVED: &str = "the route has an unsupported filter or field";
 
 impl<T> Compiler<'_, T> {
@@ -86,7 +86,7 @@ impl<T> Compiler<'_, T> {
         self.failing(rule.matches)
     }
 
-    /// A rule that fails what it is for, as far as proxies can be told what that is.
+    /// A rule that fails its requests, as far as its matches can be encoded for proxies.
     fn failing(&self, mut matches: Vec<RequestMatch>) -> Option<HttpRule> {
         let rule = |matches| HttpRule { matches, ..self.failing_all() };
         let matches_everything = matches.is_empty();
@@ -104,7 +104,7 @@ impl<T> Compiler<'_, T> {
         }
     }
 
-    /// Whether proxies can be told a rule.
+    /// Whether a rule can be encoded for proxies.
     fn told(&self, rule: HttpRule) -> Result<(), WireError> {
         let route = Compiled { resource: self.resource(), hosts: Vec::new(), rules: vec![rule] };
         told(route, self.patterns)
@@ -134,7 +134,7 @@ impl<T> Compiler<'_, T> {
     }
 }
 
-/// Whether proxies can be told a route. One that a proxy cannot read costs its Service more than itself.
+/// Whether a route can be encoded for proxies. A route that a proxy cannot read would make the whole policy of its Service unusable.
 pub(super) fn told(route: Compiled, patterns: &Patterns) -> Result<(), WireError> {
     let parent = route.resource.clone();
     let protocol = OutboundProtocol::Http2(as_http(HttpRoutes { routes: vec![route] }));

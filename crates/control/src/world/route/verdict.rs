@@ -46,7 +46,7 @@ pub struct Verdict {
     pub parents: Vec<OnParent>,
 }
 
-/// Findings about one route while it is compiled; the first of each kind is told.
+/// Findings about one route while it is compiled; the first of each kind is reported.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Which parents are Services, and why one does not take the route: in one word, and for a person.

@@ -1,6 +1,5 @@
 //! What a connection carries, from its first bytes; pure.
-//!
-//! A declared protocol is believed and never comes here. HTTP/1 is recognised by a whole request line
+//! A declared protocol is used without detection. HTTP/1 is recognised by a whole request line
 //! that ends in `HTTP/d.d`: shorter evidence would take memcached's `get x` or SMTP's `EHLO x` for HTTP.
 
 /// The client connection preface of HTTP/2 (RFC 9113 §3.4).
