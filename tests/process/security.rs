@@ -84,6 +84,11 @@ fn probes_pass_every_policy() {
 }
 
 #[test]
+fn a_node_reaches_the_ports_of_its_probes_alone() {
+    standing::the_node();
+}
+
+#[test]
 fn renewal_under_load_drops_nothing() {
     policy::renewal();
 }

@@ -52,14 +52,13 @@ pub struct Decided {
     pub series: OnceCell<Rc<HttpSeries>>,
     transport: Transport,
     generation: u64,
-    /// Absent for health probes.
-    counter: Option<Rc<Counter>>,
+    counter: Rc<Counter>,
 }
 
 impl Decided {
     /// Counts the verdict.
     pub fn count(&self) {
-        self.counter.iter().for_each(|counter| counter.add(1));
+        self.counter.add(1);
     }
 }
 
@@ -177,7 +176,6 @@ impl PortPolicy {
         known.as_ref().map_or_else(unknown, |decided| decided.verdict.clone())
     }
 
-    /// A health probe of the node is always let in.
     fn decide_anew(
         &self,
         thread: &ThreadContext,
@@ -188,16 +186,6 @@ impl PortPolicy {
         let Connection { client, target, peer } = connection;
         let generation = self.generation.get();
         let series = OnceCell::new();
-        if thread.config.probe_sources.iter().any(|net| net.contains(&client.ip())) {
-            return Decided {
-                policy,
-                transport,
-                generation,
-                verdict: Ok(()),
-                counter: None,
-                series,
-            };
-        }
         let verdict = policy::decide(&policy, client.ip(), peer);
         let labels = AuthzLabels {
             target: *target,
@@ -207,7 +195,7 @@ impl PortPolicy {
             authz: verdict.rule().map(|rule| rule.resource.clone()),
         };
         let allowed = verdict.rule().is_some();
-        let counter = Some(thread.recorder.authz(transport, allowed, &labels));
+        let counter = thread.recorder.authz(transport, allowed, &labels);
         let verdict = match verdict {
             Verdict::Allow(_) => Ok(()),
             Verdict::Audit(_) => {
@@ -295,7 +283,7 @@ impl OpenGuard<'_> {
                 && !by_route
             {
                 // Counted only now: that it was let in was counted when it came.
-                decided.counter.iter().for_each(|counter| counter.add(1));
+                decided.counter.add(1);
                 return Some(refusal);
             }
         }

@@ -48,7 +48,7 @@ pub struct Config {
     pub workers: usize,
     /// What the kernel hands us, and the ports it hands it to.
     pub capture: CaptureSettings,
-    /// Where health probes come from, which always pass policy.
+    /// The node's addresses: the admin port keeps places for its health probes. They open nothing by themselves.
     pub probe_sources: Vec<IpNet>,
     /// Level list of the log.
     pub log: String,
@@ -216,7 +216,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let probe_sources = reader.with_default(
         "PROBE_SOURCES",
         "",
-        "addresses and CIDRs of the node, whose health probes always pass policy",
+        "addresses and CIDRs of the node, for whose health probes the admin port keeps places",
         networks,
     );
     let (log, log_format, access_log) = logs(reader);

@@ -68,6 +68,7 @@ fn pods(world: &World) -> Vec<Value> {
         };
         objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec,
             "status": {"phase": phase, "podIP": pod.address.v4, "hostIP": crate::address::NODE_V4,
+                "hostIPs": [{"ip": crate::address::NODE_V4}, {"ip": crate::address::NODE_V6}],
                 "podIPs": [{"ip": pod.address.v4}, {"ip": pod.address.v6}],
                 "conditions": [{"type": "Ready", "status": ready}]}}));
     }

@@ -103,3 +103,43 @@ pub(super) fn probes() {
     let allowed = metrics.sum("inbound_http_authz_allow_total", &[("authz_name", "probe")]);
     assert!(allowed >= 2.0, "{}", metrics.about("authz"));
 }
+
+/// The node's addresses open the port of a probe that the proxy cannot read, and no other port.
+pub(super) fn the_node() {
+    let plan = Plan::new().annotation("leno.dev/default-inbound-policy", "deny");
+    let plan = plan.pod("server").unmeshed_pod("kubelet").unmeshed_pod("stranger");
+    let plan = plan.service("server", [HTTP_PORT, TCP_PORT], &["server"]);
+    let mesh = plan.start("node", Meshed::Yes);
+    let applications = Applications::start(&mesh, "server", "welcome");
+    let [v4, v6] = mesh.pod("server").addresses.both();
+    let [node_v4, node_v6] = mesh.pod("kubelet").addresses.both();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "server", "namespace": NAMESPACE, "uid": "uid-of-server",
+            "labels": {"app": "server"}, "annotations": {"leno.dev/meshed": "true"},
+        },
+        "spec": {
+            "serviceAccountName": "server",
+            "containers": [{"name": "application", "command": ["none"],
+                "livenessProbe": {"tcpSocket": {"port": TCP_PORT}}}],
+        },
+        "status": {
+            "phase": "Running", "podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}],
+            "hostIP": node_v4, "hostIPs": [{"ip": node_v4}, {"ip": node_v6}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    });
+    mesh.manifests().write(&pod).expect("write the pod");
+    wait::until("the node to be admitted", wait::LIMIT, || {
+        plain(&mesh, "kubelet", TCP_PORT, "hello").ends_with("welcome").then_some(())
+    });
+    let heard = applications.heard();
+    assert_eq!(plain(&mesh, "stranger", TCP_PORT, "hello"), "");
+    let answer = plain(&mesh, "kubelet", HTTP_PORT, "GET / HTTP/1.1\r\nHost: server\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert_eq!(applications.heard(), heard, "the application got a refused request");
+    let metrics = mesh.pod("server").metrics();
+    let allowed = metrics.sum("inbound_tcp_authz_allow_total", &[("authz_name", "probe")]);
+    assert!(allowed >= 1.0, "{}", metrics.about("authz"));
+}
