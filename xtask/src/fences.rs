@@ -50,11 +50,12 @@ const FORBIDDEN: [(&str, &[&str], &str); 6] = [
 ];
 
 /// What each crate of ours may use of ours: a floor uses the floors below it.
-const FLOORS: [(&str, &[&str]); 18] = [
+const FLOORS: [(&str, &[&str]); 19] = [
+    ("leno-text", &[]),
     ("leno-model", &[]),
     ("leno-http1", &[]),
-    ("leno-runtime", &[]),
-    ("leno-inject", &["leno-model"]),
+    ("leno-runtime", &["leno-text"]),
+    ("leno-inject", &["leno-model", "leno-text"]),
     ("leno-kube", &["leno-runtime"]),
     ("leno-api", &["leno-model"]),
     ("leno-tls", &["leno-model"]),
@@ -64,7 +65,7 @@ const FLOORS: [(&str, &[&str]); 18] = [
         &["leno-model", "leno-inject", "leno-kube", "leno-api", "leno-tls", "leno-runtime"],
     ),
     ("leno-testapp", &["leno-runtime"]),
-    ("leno-install", &["leno-model", "leno-inject", "leno-tls"]),
+    ("leno-install", &["leno-model", "leno-text", "leno-inject", "leno-tls"]),
     ("leno-up", &["leno-inject", "leno-runtime"]),
     ("leno-load", &["leno-runtime"]),
     ("leno-bench", &["leno-load", "leno-up", "leno-tls", "leno-runtime"]),
@@ -86,7 +87,7 @@ const FLOORS: [(&str, &[&str]); 18] = [
     ),
     ("leno-testkit", &["leno-model", "leno-api", "leno-tls"]),
     ("leno-tests", &["leno-http1", "leno-runtime", "leno-model", "leno-tls", "leno-testkit"]),
-    ("xtask", &["leno-load", "leno-runtime", "leno-tests"]),
+    ("xtask", &["leno-text", "leno-load", "leno-runtime", "leno-tests"]),
 ];
 
 /// Forbidden crates that nothing brings today, so that a misspelt name is told from an absent one.

@@ -3,6 +3,9 @@
 //! - [`tasks`]: every spawned task has a name and an owner.
 //! - [`drain`]: take nothing new, finish what we have, then cut at the deadline.
 //! - [`signal`]: SIGTERM and SIGINT as one future.
+//! - [`duration`], [`hex`], [`prometheus_text`]: small grammars, of crate `leno-text`.
+//! - [`file`]: files that are replaced whole.
+//! - [`http_client`]: one small HTTP/1 client (feature `http-client`).
 //! - [`backoff`]: attempt and randomness to a delay; pure.
 //! - [`listen`]: one accept loop with limits for every listener.
 //! - [`memory`]: what nothing uses goes back to the system.
@@ -16,6 +19,9 @@
 
 pub mod backoff;
 pub mod drain;
+pub mod file;
+#[cfg(feature = "http-client")]
+pub mod http_client;
 pub mod listen;
 pub mod log;
 pub mod memory;
@@ -24,3 +30,5 @@ pub mod signal;
 pub mod sockets;
 pub mod tasks;
 pub mod version;
+
+pub use leno_text::{duration, hex, prometheus_text};

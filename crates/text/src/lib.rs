@@ -1,0 +1,11 @@
+//! Small grammars that several crates read and write: one implementation of each. Pure, and without dependencies, so that crates
+//! that must not reach tokio (`inject`, `install`, `tls`) can use them. Programs find them in `leno_runtime`.
+//!
+//! - [`duration`]: `300ms`, `1.5s`, `1h30m`.
+//! - [`hex`]: bytes as hexadecimal digits.
+//! - [`prometheus_text`]: what a scrape of `/metrics` returns.
+#![forbid(unsafe_code)]
+
+pub mod duration;
+pub mod hex;
+pub mod prometheus_text;
