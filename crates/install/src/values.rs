@@ -311,7 +311,7 @@ mod tests {
         check(
             "proxy=1,identity.leafLifetime=1w",
             &[
-                "identity.leafLifetime: \"1w\" is not of the form ^[1-9][0-9]*[smhd]$",
+                "identity.leafLifetime: \"1w\" is not of the form ^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h|d))+$",
                 "proxy: 1 is not of type object",
             ],
         );

@@ -75,34 +75,6 @@ impl FromStr for Profile {
     }
 }
 
-/// `10s`, `1m30s`, `500ms`, `100us`, `1.5s`; a bare number is seconds.
-///
-/// # Errors
-/// It is no time, or more than a year.
-pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration such as 500ms, 10s, 1m30s or 2h");
-    let mut rest = text.trim();
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-        let unit = match &rest[..letters] {
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" | "" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(wrong()),
-        };
-        rest = &rest[letters..];
-        seconds += number * unit;
-    }
-    let known = !text.trim().is_empty() && seconds <= 365.0 * 86_400.0;
-    if known { Duration::try_from_secs_f64(seconds).map_err(|_| wrong()) } else { Err(wrong()) }
-}
-
 /// The value of `authorization` for `user:password`.
 #[must_use]
 pub fn basic_authorization(user_and_password: &str) -> String {

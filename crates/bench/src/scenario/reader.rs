@@ -5,6 +5,7 @@
 //! too: [`Node::fields`] notes them.
 
 use crate::scenario::units;
+use leno_runtime::duration;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl<'a> Node<'a> {
     }
 
     pub(crate) fn duration(&self) -> Option<Duration> {
-        self.amount(units::duration)
+        self.amount(duration::parse)
     }
 
     pub(crate) fn share(&self) -> Option<f64> {

@@ -1,25 +1,6 @@
-//! Amounts with their units, as a scenario file writes them: `250ms`, `0.1%`, `1MiB`. Pure.
+//! Amounts with their units, as a scenario file writes them: `0.1%`, `1MiB`; durations are read by `leno_runtime::duration`. Pure.
 
 use std::time::Duration;
-
-/// `100us`, `250ms`, `10s`, `2m`, `1h`; a number without a unit is refused, except 0.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = split(text)?;
-    let scale = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "" if number == 0.0 => 1.0,
-        "" => return Err(format!("{text:?} needs a unit: us, ms, s, m or h")),
-        other => return Err(format!("{other:?} is not a unit of time: us, ms, s, m or h")),
-    };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| format!("{text:?} is not a duration"))
-}
 
 /// `0.1%` or `0.001`, from 0 up; ratios above 1 are for the caller to refuse.
 ///
@@ -82,10 +63,6 @@ mod tests {
 
     #[test]
     fn amounts() {
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("0"), Ok(Duration::ZERO));
-        assert!(duration("10").is_err() && duration("s").is_err() && duration("3 days").is_err());
         assert_eq!(share("0.1%"), Ok(0.001));
         assert_eq!(share("0.5"), Ok(0.5));
         assert!(share("5ms").is_err());

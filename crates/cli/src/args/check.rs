@@ -2,6 +2,7 @@
 
 use super::home::ClusterFlags;
 use clap::{Args as ClapArgs, ValueEnum};
+use leno_runtime::duration;
 use std::time::Duration;
 
 /// How findings are printed.
@@ -31,7 +32,7 @@ pub(crate) struct Check {
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Findings,
     /// Repeat checks that can still pass, for at most this time: 30s, 5m
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = wait)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub(crate) wait: Duration,
     /// Check what this machine needs for `leno up`, also if a cluster is configured
     #[arg(long, conflicts_with_all = ["pre", "proxy", "namespace", "kubeconfig", "context", "user"])]
@@ -44,36 +45,5 @@ impl Check {
     /// Whether a flag means a cluster.
     pub(crate) fn means_cluster(&self) -> bool {
         self.pre || self.proxy || self.namespace.is_some() || self.cluster.are_given()
-    }
-}
-
-/// `30s`, `5m`, or seconds.
-fn wait(text: &str) -> Result<Duration, String> {
-    let (number, seconds) = match text.strip_suffix('m') {
-        Some(minutes) => (minutes, 60),
-        None => (text.strip_suffix('s').unwrap_or(text), 1),
-    };
-    let number: u32 =
-        number.parse().map_err(|_| format!("{text:?} is not a duration such as 30s or 5m"))?;
-    Ok(Duration::from_secs(u64::from(number) * seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wait;
-    use std::time::Duration;
-
-    #[test]
-    fn times_to_wait() {
-        for (text, expected) in [
-            ("0s", Some(0)),
-            ("30s", Some(30)),
-            ("5m", Some(300)),
-            ("7", Some(7)),
-            ("x", None),
-            ("1h", None),
-        ] {
-            assert_eq!(wait(text).ok(), expected.map(Duration::from_secs), "{text}");
-        }
     }
 }

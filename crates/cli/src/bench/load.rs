@@ -10,8 +10,9 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use leno_bench::load::{csv, fortio, hlog, view::View};
 use leno_load::outcome::Outcome;
-use leno_load::plan::{Plan, time};
+use leno_load::plan::Plan;
 use leno_load::{interrupt, summary};
+use leno_runtime::duration;
 use plan::{count, reuse};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub(crate) struct Asked {
     #[arg(short = 'n', long = "count", visible_alias = "requests", value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) count: Option<u64>,
     /// Duration: 10s, 1m30s, 500ms [default: 10s, unless -n is given]
-    #[arg(short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    #[arg(short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Requests per second, independent of the answers; 0: each connection sends when its last request is answered. A rate that
     /// changes is 0s:100,30s:1000
@@ -110,10 +111,10 @@ pub(crate) struct Asked {
     #[arg(long, value_name = "LEAST:MOST", value_parser = reuse)]
     pub(crate) connection_reuse: Option<(u64, u64)>,
     /// Timeout of an answer
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
     /// Duration of the same load before the measurement; it is not part of the figures
-    #[arg(long, visible_alias = "warm-up", value_name = "TIME", default_value = "0s", value_parser = time)]
+    #[arg(long, visible_alias = "warm-up", value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub(crate) warmup: Duration,
     /// HTTP/2: with prior knowledge, or by ALPN
     #[arg(long, conflicts_with = "grpc")]
@@ -170,11 +171,11 @@ pub(crate) struct Asked {
     #[arg(long, value_name = "NAME", default_value = "honest")]
     pub(crate) profile: String,
     /// Busy-wait for this time before a request is due: less lateness, more CPU; 50us is a good value if there are enough cores
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub(crate) spin: Duration,
     /// Limit of the generator's own lateness (p99.9); beyond it the result is invalid, unless it is below 5 % of the median
     /// response; 0: no limit
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration::parse)]
     pub(crate) lateness_max: Duration,
     /// Labels to store in the result
     #[arg(long, value_name = "TEXT", default_value = "")]

@@ -7,9 +7,9 @@ use leno_up::figures::reading::{self, Figures, Hop, Reading, Stat};
 use std::time::Duration;
 
 /// A window shorter than this counts noise.
-const WINDOW_MIN_SECONDS: f64 = 0.05;
+const WINDOW_MIN: Duration = Duration::from_millis(50);
 /// One longer than this is forgotten about.
-const WINDOW_MAX_SECONDS: f64 = 3600.0;
+const WINDOW_MAX: Duration = Duration::from_hours(1);
 
 pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
     if wanted.edges {
@@ -32,10 +32,8 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
 }
 
 /// Lets the window pass.
-pub(super) fn look(seconds: f64) {
-    std::thread::sleep(Duration::from_secs_f64(
-        seconds.clamp(WINDOW_MIN_SECONDS, WINDOW_MAX_SECONDS),
-    ));
+pub(super) fn look(window: Duration) {
+    std::thread::sleep(window.clamp(WINDOW_MIN, WINDOW_MAX));
 }
 
 fn names<'a>(pods: impl Iterator<Item = &'a str>) -> String {

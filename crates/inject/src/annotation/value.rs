@@ -2,6 +2,7 @@
 
 use ipnet::IpNet;
 use leno_model::policy::DefaultPolicy;
+use leno_text::duration;
 use std::net::IpAddr;
 
 /// One of a few words.
@@ -183,25 +184,19 @@ pub fn image(text: &str) -> Result<String, String> {
     }
 }
 
-/// Seconds of `30`, `30s`, `2m`, `1h`.
+/// Whole seconds of `30s`, `2m`, `1h30m`.
 ///
 /// # Errors
-/// Neither form, or more than `max`.
+/// It is not a duration, has a part of a second, or is more than `max` seconds.
 pub fn duration_seconds(text: &str, max: u64) -> Result<u64, String> {
-    let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(digits) => (digits, text.chars().next_back().unwrap_or('s')),
-        None => (text, 's'),
-    };
-    let factor = match unit {
-        'm' => 60,
-        'h' => 3600,
-        _ => 1,
-    };
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds = digits.parse::<u64>().ok().filter(|_| plain).and_then(|n| n.checked_mul(factor));
-    seconds
-        .filter(|seconds| *seconds <= max)
-        .ok_or_else(|| format!("{text:?} is not a duration such as 30s or 2m, of at most {max} s"))
+    let duration = duration::parse(text)?;
+    if duration.subsec_nanos() != 0 {
+        Err(format!("{text:?} is not a whole number of seconds"))
+    } else if duration.as_secs() > max {
+        Err(format!("{text:?} is too long: at most {max}s"))
+    } else {
+        Ok(duration.as_secs())
+    }
 }
 
 /// A quantity of Kubernetes, above zero: `100m`, `0.5`, `16Mi`, `1e3`.

@@ -3,6 +3,7 @@
 
 use crate::certificates::ISSUER_LIFE_SECONDS;
 use leno_inject::annotation::{MEMORY_LIMIT_MIN, value};
+use leno_text::duration;
 use serde_json::Value;
 
 /// Every mistake, each with its name. What is of another type is the schema's to say.
@@ -33,24 +34,19 @@ fn read<T>(
     }
 }
 
-/// No certificate outlives its issuer, so that more than an issuer's life is never had. Other forms are the schema's to refuse.
+/// No certificate outlives its issuer, so that more than an issuer's life is never had.
 fn leaf_lifetime(text: &str) -> Result<(), String> {
-    let (number, unit) = text.split_at(text.len() - text.ends_with(['s', 'm', 'h', 'd']) as usize);
-    let factor = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 60 * 60,
-        _ => 24 * 60 * 60,
-    };
-    let seconds = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| {
-        number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).unwrap_or(u64::MAX)
-    });
-    match seconds {
-        Some(seconds) if seconds > ISSUER_LIFE_SECONDS => {
-            let days = ISSUER_LIFE_SECONDS / (24 * 60 * 60);
-            Err(format!("{text:?} is greater than {days}d, the lifetime of an issuer"))
+    let days = ISSUER_LIFE_SECONDS / (24 * 60 * 60);
+    match duration::parse(text) {
+        Ok(lifetime) if lifetime.as_secs() > ISSUER_LIFE_SECONDS => {
+            Err(format!("{text:?} is more than {days}d, the life of an issuer"))
         }
-        _ => Ok(()),
+        Ok(lifetime) if lifetime.as_secs() == 0 => {
+            Err(format!("{text:?} is too short: at least 1s"))
+        }
+        Ok(_) => Ok(()),
+        // Beside the schema, whose message is a pattern.
+        Err(why) => Err(why),
     }
 }
 
@@ -123,10 +119,15 @@ mod tests {
         );
         check("control.image=host:5000/leno@sha256:00ff", &[]);
         check("identity.leafLifetime=365d", &[]);
-        for long in ["366d", "8761h", "99999999999999999999s"] {
-            let expected = format!(
-                "identity.leafLifetime: {long:?} is greater than 365d, the lifetime of an issuer"
-            );
+        check(
+            "identity.leafLifetime=99999999999999999999s",
+            &[
+                "identity.leafLifetime: \"99999999999999999999s\" is too long: the longest duration is 36500d",
+            ],
+        );
+        for long in ["366d", "8761h"] {
+            let expected =
+                format!("identity.leafLifetime: {long:?} is more than 365d, the life of an issuer");
             check(&format!("identity.leafLifetime={long}"), &[&expected]);
         }
         check("control.resources.requests.cpu=0,control.resources.limits.cpu=1", &[]);

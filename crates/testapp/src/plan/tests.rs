@@ -108,7 +108,7 @@ fn show(step: &Step) -> String {
 fn every_mistake_is_reported() {
     refused("on: {x: {}}", &["on \"x\": `[METHOD ]/path`, `/begins*` or `*`"]);
     refused("on: {/: {unknown: 1}}", &["unknown"]);
-    refused("on: {/: {wait: soon}}", &["a length of time such as 20ms"]);
+    refused("on: {/: {wait: soon}}", &["a duration such as 20ms"]);
     refused(
         "on: {/: {fail: {ratio: 2, status: 99}, answer: {status: 700, text: a, bytes: 1}}}",
         &[

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
-    expecting = "a length of time such as 20ms, or one of uniform: [min, max], normal: {mean, deviation}, percentiles: [[percent, time], ...]"
+    expecting = "a duration such as 20ms, or one of uniform: [min, max], normal: {mean, deviation}, percentiles: [[percent, time], ...]"
 )]
 pub(crate) enum Wait {
     /// Always the same.

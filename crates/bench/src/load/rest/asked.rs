@@ -1,8 +1,9 @@
 //! What a REST request asks for: words from the query, then from JSON, become a plan. Pure.
 
-use leno_load::plan::{Plan, time};
+use leno_load::plan::Plan;
 use leno_load::protocol::Protocol;
 use leno_load::schedule::{Arrival, Rate, Schedule};
+use leno_runtime::duration;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -109,7 +110,7 @@ impl Asked {
     }
 
     fn time(&self, name: &str) -> Result<Option<Duration>, String> {
-        let parse = |text: &str| time(text).map_err(|error| format!("{name}: {error}"));
+        let parse = |text: &str| duration::parse(text).map_err(|error| format!("{name}: {error}"));
         self.word(name).map(parse).transpose()
     }
 
@@ -248,7 +249,7 @@ mod tests {
         check(
             "url=a:1&t=5y",
             "",
-            Err("t: \"5y\" is not a duration such as 500ms, 10s, 1m30s or 2h"),
+            Err("t: \"5y\" is not a valid duration: write it like 300ms, 1.5s, 10m or 1h30m"),
         );
         check("url=a:1&t=0s", "", Err("t: the duration must be greater than 0, and at most a day"));
         check("url=a:1&c=0", "", Err("c=0: from 1 to 10000"));

@@ -4,10 +4,11 @@ use crate::bench::load::Asked;
 use anyhow::{Context as _, bail, ensure};
 use leno_load::client::grpc;
 use leno_load::client::target::tcp_round;
-use leno_load::plan::{Choice, Family, Plan, Profile, Tls, basic_authorization, time};
+use leno_load::plan::{Choice, Family, Plan, Profile, Tls, basic_authorization};
 use leno_load::protocol::Protocol;
 use leno_load::schedule::own::Manner;
 use leno_load::schedule::{Arrival, Rate, Schedule};
+use leno_runtime::duration;
 use std::path::Path;
 use std::time::Duration;
 
@@ -248,7 +249,7 @@ fn schedule(rate: &str, words: &[String]) -> anyhow::Result<Schedule> {
             .split(',')
             .map(|point| {
                 let (at, rate) = point.split_once(':')?;
-                Some((time(at.trim()).ok()?.as_secs_f64(), number(rate)?))
+                Some((duration::parse(at.trim()).ok()?.as_secs_f64(), number(rate)?))
             })
             .collect();
         let points = points.with_context(|| {

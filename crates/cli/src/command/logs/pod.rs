@@ -40,7 +40,7 @@ async fn follow(home: &ClusterHome, wanted: &Wanted, logs: &Logs) -> anyhow::Res
         follow: logs.follow,
         tail_lines: logs.tail,
         // The server counts whole seconds, at least one.
-        since_seconds: logs.since.map(|seconds| seconds.ceil() as u64),
+        since_seconds: logs.since.map(|since| since.as_millis().div_ceil(1000).max(1) as u64),
         previous: logs.previous,
         timestamps: logs.timestamps,
     };

@@ -36,7 +36,7 @@ fn lines_that_people_type() {
         (Some(Duration::from_secs(90)), Duration::from_secs(5))
     );
     assert_eq!((plan.method.as_str(), plan.body.as_slice()), ("PUT", b"x".as_slice()));
-    let plan = of("-q 0s:10,2s:20 --arrival poisson,ramp -t 5 --payload-size 3 http://a/");
+    let plan = of("-q 0s:10,2s:20 --arrival poisson,ramp -t 5s --payload-size 3 http://a/");
     let rate = Rate::Ramp(vec![(0.0, 10.0), (2.0, 20.0)]);
     assert_eq!(plan.schedule, Schedule::Open { arrival: Arrival::Poisson, rate });
     assert_eq!((plan.duration, plan.method.as_str()), (Some(Duration::from_secs(5)), "POST"));
@@ -113,6 +113,7 @@ fn mistakes_name_the_flag() {
         ("-c 0 http://a/ -n 1x", "error: invalid value '1x' for '--count"),
         ("-n -5 http://a/", "error: invalid value '-5' for '--count"),
         ("-z 0 http://a/", "-z: the duration must be greater than 0"),
+        ("-z 5 http://a/", "error: invalid value '5' for '--duration"),
         ("-z -5s http://a/", "error: invalid value '-5s' for '--duration"),
         ("--timeout 5y http://a/", "error: invalid value '5y' for '--timeout"),
         ("--connection-reuse 5:1 http://a/", "error: invalid value '5:1' for '--connection-reuse"),
