@@ -5,6 +5,7 @@
 
 use crate::network::Addresses;
 use anyhow::Result;
+use leno_runtime::file::write_atomically;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -167,9 +168,8 @@ impl Manifests {
         let kind = object["kind"].as_str().unwrap_or("none").to_lowercase();
         let name = object["metadata"]["name"].as_str().unwrap_or("none");
         let path = self.directory.join(format!("{kind}-{name}.yaml"));
-        let beside = self.directory.join(format!(".{kind}-{name}.new"));
-        std::fs::write(&beside, serde_json::to_vec_pretty(object)?)?;
-        std::fs::rename(beside, path)?;
+        let content = serde_json::to_vec_pretty(object)?;
+        write_atomically(&path, &content, 0o644)?;
         Ok(())
     }
 }

@@ -16,4 +16,3 @@ pub mod run;
 pub mod scenario;
 pub mod selftest;
 pub mod statistics;
-mod whole;

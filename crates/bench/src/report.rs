@@ -24,9 +24,9 @@ mod versus;
 mod words;
 
 use crate::result::Campaign;
-use crate::whole;
 use anyhow::{Context as _, Result};
 pub(crate) use forest::Row;
+use leno_runtime::file::write_durably;
 use logs::Logs;
 pub(crate) use reader::{Unreadable, parse};
 use std::fs;
@@ -53,7 +53,7 @@ pub fn write(campaign: &Campaign, directory: &Path) -> Result<Vec<PathBuf>> {
         .into_iter()
         .map(|(name, text)| {
             let path = directory.join(name);
-            whole::write(&path, text.as_bytes())
+            write_durably(&path, text.as_bytes(), 0o644)
                 .with_context(|| format!("write {}", path.display()))?;
             Ok(path)
         })
@@ -91,7 +91,7 @@ pub fn again(path: &Path) -> Result<Vec<PathBuf>> {
     let directory = beside.join(&name);
     fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
     let result = directory.join(RESULT);
-    whole::write(&result, serde_json::to_string(&campaign)?.as_bytes())?;
+    write_durably(&result, serde_json::to_string(&campaign)?.as_bytes(), 0o644)?;
     let mut written = vec![result];
     written.extend(write(&campaign, &directory)?);
     Ok(written)

@@ -11,10 +11,11 @@ use crate::manifest::{Key, Objects};
 use crate::namespace::{Opening, Room};
 use crate::plan::{Kind, Template, is_sidecar};
 use crate::probe::{self, Timing};
-use crate::state::{Paths, write_whole};
+use crate::state::Paths;
 use crate::world::{ContainerState, Phase, PodState, Shared};
 use k8s_openapi::api::core::v1::{Container, Lifecycle, Probe};
 use leno_runtime::backoff::Backoff;
+use leno_runtime::file::write_atomically;
 use leno_runtime::tasks;
 use process::{PreStop, Probes, Process, Restart};
 use std::io;
@@ -371,7 +372,7 @@ fn write_files(
             }
             let path = directory.join(name);
             std::fs::create_dir_all(path.parent().unwrap_or(&directory))?;
-            write_whole(&path, content.as_bytes(), 0o644)?;
+            write_atomically(&path, content.as_bytes(), 0o644)?;
         }
         Ok(())
     };

@@ -199,18 +199,6 @@ impl Lock {
     }
 }
 
-/// Writes a file so that a reader sees the old or the new content, never a part.
-///
-/// # Errors
-/// The file system refuses.
-pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let half = path.with_file_name(format!(".{name}.part"));
-    fs::write(&half, content)?;
-    fs::set_permissions(&half, fs::Permissions::from_mode(mode))?;
-    fs::rename(&half, path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

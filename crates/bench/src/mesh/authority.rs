@@ -4,7 +4,7 @@
 //! do the same work as in a mesh, not that this machine is safe from its own root.
 
 use anyhow::{Context, Result};
-use leno_up::state::write_whole;
+use leno_runtime::file::write_atomically;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
@@ -60,8 +60,8 @@ pub fn create(directory: &Path) -> Result<()> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let authority = CertifiedIssuer::self_signed(params, key)?;
     std::fs::create_dir_all(directory)?;
-    write_whole(&directory.join(KEY), authority.key().serialize_pem().as_bytes(), 0o600)?;
-    write_whole(&directory.join(CERTIFICATE), authority.pem().as_bytes(), 0o644)?;
+    write_atomically(&directory.join(KEY), authority.key().serialize_pem().as_bytes(), 0o600)?;
+    write_atomically(&directory.join(CERTIFICATE), authority.pem().as_bytes(), 0o644)?;
     Ok(())
 }
 

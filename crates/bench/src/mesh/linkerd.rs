@@ -7,7 +7,7 @@ use super::place::Place;
 use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
 use super::{Choice, authority, lacking, neighbours, privileges, program};
 use anyhow::{Context, Result};
-use leno_up::state::write_whole;
+use leno_runtime::file::write_atomically;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::os::unix::fs::chown;
@@ -171,7 +171,7 @@ pub fn become_proxy(
     let (key, request) = authority::request(&place.identity.dns())?;
     for (name, content) in [("key.p8", key), ("csr.der", request)] {
         let file = directory.join(name);
-        write_whole(&file, &content, 0o400)?;
+        write_atomically(&file, &content, 0o400)?;
         chown(&file, Some(PROXY_USER), Some(PROXY_USER))?;
     }
     let neighbours = neighbours::read(&place.read_generated()?, &place.addresses)?;
@@ -215,7 +215,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("program");
         let check = |script: &str, mode: u32, expected: &str| {
-            write_whole(&file, script.as_bytes(), mode).unwrap();
+            write_atomically(&file, script.as_bytes(), mode).unwrap();
             let said = version(&file).unwrap_err().replace(&file.display().to_string(), "IT");
             assert_eq!(said, expected);
         };

@@ -10,9 +10,9 @@ use super::privileges::drop_privileges;
 use super::redirect::{INBOUND_PORT, OUTBOUND_PORT, PROXY_USER, READY_PORT};
 use super::{authority, envoy, haproxy, linkerd, nginx};
 use anyhow::{Context, Result, bail};
+use leno_runtime::file::write_atomically;
 use leno_up::namespace::feed;
 use leno_up::passage;
-use leno_up::state::write_whole;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::prctl;
@@ -170,7 +170,7 @@ fn write_certificate(place: &Place, directory: &Path) -> Result<()> {
     let both = format!("{}{}", leaf.certificate, leaf.key);
     for (name, content) in [(LEAF, &leaf.certificate), (KEY, &leaf.key), (BOTH, &both)] {
         let file = place.directory.join(name);
-        write_whole(&file, content.as_bytes(), 0o400)?;
+        write_atomically(&file, content.as_bytes(), 0o400)?;
         chown(&file, Some(PROXY_USER), Some(PROXY_USER))?;
     }
     Ok(())
@@ -208,7 +208,7 @@ impl Kept {
             .map(|(name, _)| name)
             .collect();
         for name in &changed {
-            write_whole(&place.directory.join(name), next.files[*name].as_bytes(), 0o644)?;
+            write_atomically(&place.directory.join(name), next.files[*name].as_bytes(), 0o644)?;
         }
         if !changed.is_empty() || self.proxy.is_none() {
             self.reload()?;

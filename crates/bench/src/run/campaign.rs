@@ -11,9 +11,9 @@ use crate::scenario::Scenario;
 use crate::scenario::load::Rate;
 use crate::scenario::rules::{Discard, Reinstall};
 use crate::statistics;
-use crate::whole;
 use anyhow::Context as _;
 use leno_load::outcome::Outcome;
+use leno_runtime::file::write_durably;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -113,7 +113,7 @@ impl Going<'_> {
         (run.block, run.order) = (step.block, step.order);
         if let Some(outcome) = outcome {
             let name = format!("cell{:02}-block{:02}.hlog", step.cell + 1, step.block);
-            whole::write(&self.out.join(&name), hlog::write(outcome).as_bytes())
+            write_durably(&self.out.join(&name), hlog::write(outcome).as_bytes(), 0o644)
                 .with_context(|| format!("write {name}"))?;
             run.series_1s.hlog = name;
         }
@@ -141,7 +141,8 @@ impl Going<'_> {
     fn write(&self) -> anyhow::Result<()> {
         let text = serde_json::to_vec(&self.campaign).context("result")?;
         let file = self.out.join(place::RESULT);
-        whole::write(&file, &text).with_context(|| format!("cannot write {}", file.display()))
+        write_durably(&file, &text, 0o644)
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 
     fn name_of(&self, planned: &Planned) -> String {

@@ -95,14 +95,14 @@ pub(crate) fn again(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::whole;
+    use leno_runtime::file::write_durably;
 
     #[test]
     fn a_result_is_replaced_whole_and_never_overwritten_by_another_campaign() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = output(Some(&directory.path().join("a")), "x").expect("made");
-        whole::write(&out.join(RESULT), b"1").expect("written");
-        whole::write(&out.join(RESULT), b"2").expect("written");
+        write_durably(&out.join(RESULT), b"1", 0o644).expect("written");
+        write_durably(&out.join(RESULT), b"2", 0o644).expect("written");
         assert_eq!(std::fs::read(out.join(RESULT)).expect("read"), b"2");
         assert_eq!(std::fs::read_dir(&out).expect("listed").count(), 1);
         let refused = output(Some(&out), "y").expect_err("there is a result");

@@ -6,6 +6,7 @@ use super::{Authority, issue};
 use crate::world::MeshNames;
 use crate::world::pod::identity;
 use anyhow::{Context, Result, bail, ensure};
+use leno_runtime::file::{create_durably, write_durably};
 use leno_tls::{Anchors, Credential, validity};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, Issuer,
@@ -13,11 +14,10 @@ use rcgen::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const DAY: u64 = 24 * 60 * 60;
@@ -139,14 +139,11 @@ impl State {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error).context(self.show(file)),
             }
-            let written = self.write_aside(file, 0o600, &new()?)?;
-            let linked = fs::hard_link(&written, &path);
-            fs::remove_file(&written)?;
-            match linked {
+            match create_durably(&path, new()?.as_bytes(), 0o600) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(error).context(self.show(file));
                 }
-                _ => self.sync()?,
+                _ => {}
             }
         }
         bail!("{} changes while it is read", self.show(file))
@@ -156,29 +153,7 @@ impl State {
         if fs::read_to_string(self.0.join(file)).is_ok_and(|before| before == text) {
             return Ok(());
         }
-        let written = self.write_aside(file, mode, text)?;
-        fs::rename(written, self.0.join(file)).with_context(|| self.show(file))?;
-        self.sync()
-    }
-
-    /// A complete file under a name that nobody else writes.
-    fn write_aside(&self, file: &str, mode: u32, text: &str) -> Result<PathBuf> {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let path = self.0.join(format!(".{file}.{}.{number}", std::process::id()));
-        let _ = fs::remove_file(&path); // Left by a crash of an earlier process of the same id.
-        let write = || {
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        };
-        write().with_context(|| path.display().to_string())?;
-        Ok(path)
-    }
-
-    fn sync(&self) -> Result<()> {
-        fs::File::open(&self.0)?.sync_all().with_context(|| self.0.display().to_string())
+        write_durably(&self.0.join(file), text.as_bytes(), mode).with_context(|| self.show(file))
     }
 }
 

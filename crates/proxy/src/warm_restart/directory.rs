@@ -1,9 +1,10 @@
 //! The state directory: files that are written whole or not at all, and read only if they are ours and nobody else's.
 
+use leno_runtime::file::write_atomically;
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
 use nix::unistd::geteuid;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -69,25 +70,8 @@ impl Directory {
     /// # Errors
     /// It cannot be written; the one before it stays as it is.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), DirectoryError> {
-        let new = self.path.join(format!("{name}.new"));
-        let failed = |error| DirectoryError::Io(new.clone(), error);
-        // Of a proxy that was killed while it wrote.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(&new)
-            .and_then(|mut file| file.write_all(content))
-            .and_then(|()| fs::rename(&new, self.path.join(name)));
-        written.map_err(|error| {
-            // Else a directory that is full stays full.
-            let _gone = fs::remove_file(&new);
-            failed(error)
-        })
+        let path = self.path.join(name);
+        write_atomically(&path, content, FILE_MODE).map_err(|error| DirectoryError::Io(path, error))
     }
 
     /// The content of a file; `None` where there is none.
@@ -164,7 +148,6 @@ mod tests {
     fn a_file_is_replaced_whole_and_nobody_else_reads_it() {
         let (temporary, directory) = directory();
         assert_eq!(directory.read("a", 10).unwrap(), None);
-        fs::write(temporary.path().join("a.new"), "left by one that was killed").unwrap();
         for content in [b"first".as_slice(), b"", b"third"] {
             directory.write("a", content).unwrap();
             assert_eq!(directory.read("a", 10).unwrap().as_deref(), Some(content));
@@ -179,7 +162,8 @@ mod tests {
     fn what_cannot_be_written_leaves_what_is_there() {
         let (temporary, directory) = directory();
         directory.write("a", b"old").unwrap();
-        fs::create_dir(temporary.path().join("a.new")).unwrap();
+        let aside = format!(".a.{}.new", std::process::id());
+        fs::create_dir(temporary.path().join(aside)).unwrap();
         assert!(matches!(directory.write("a", b"new"), Err(DirectoryError::Io(..))));
         assert_eq!(directory.read("a", 10).unwrap().as_deref(), Some(b"old".as_slice()));
         drop(temporary);

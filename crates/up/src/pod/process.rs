@@ -5,8 +5,8 @@ use crate::container::Start;
 use crate::logs::Log;
 use crate::probe::{self, Judge, Question, Timing};
 use crate::stage;
-use crate::state::write_whole;
 use leno_runtime::backoff::Backoff;
+use leno_runtime::file::write_atomically;
 use leno_runtime::tasks;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -233,7 +233,7 @@ fn running(ready: bool, unready: &str, before: &str) -> String {
 
 async fn start(run: &Run, process: &Process, log: &Arc<Log>) -> io::Result<Child> {
     let file = run.directory.join(format!("{}.json", process.name));
-    write_whole(&file, &serde_json::to_vec(&process.start)?, 0o600)?;
+    write_atomically(&file, &serde_json::to_vec(&process.start)?, 0o600)?;
     let mut command = Command::new(&run.home.leno);
     command
         .arg(stage::CONTAINER)

@@ -9,7 +9,7 @@ use super::process::{self, Probes, Process, Restart};
 use crate::address::{CONTROL, CONTROL_PORT, NODE_V4, NODE_V6};
 use crate::container::Start;
 use crate::probe::{Question, Timing};
-use crate::state::write_whole;
+use leno_runtime::file::write_atomically;
 use leno_runtime::tasks;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -164,7 +164,7 @@ async fn issue_token(run: &Run, file: &Path) -> io::Result<()> {
         let said = String::from_utf8_lossy(&issued.stderr);
         return Err(io::Error::other(format!("leno-control issue-token: {}", said.trim())));
     }
-    write_whole(file, String::from_utf8_lossy(&issued.stdout).trim().as_bytes(), 0o400)?;
+    write_atomically(file, String::from_utf8_lossy(&issued.stdout).trim().as_bytes(), 0o400)?;
     chown(file, Some(USER), Some(USER))
 }
 
@@ -173,7 +173,7 @@ fn copy_trust_anchors(run: &Run) -> io::Result<()> {
     let anchors = run.home.paths.control().join("trust-anchors.pem");
     let content = std::fs::read(&anchors)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", anchors.display())))?;
-    write_whole(&run.home.paths.trust_anchors(), &content, 0o644)
+    write_atomically(&run.home.paths.trust_anchors(), &content, 0o644)
 }
 
 /// Rules of the pod's network namespace, before anything in it can speak.

@@ -2,8 +2,8 @@
 
 use crate::names::Table;
 use crate::pod::Home;
-use crate::state::write_whole;
 use crate::{generated, namespace, ruleset, service};
+use leno_runtime::file::write_atomically;
 use leno_runtime::tasks;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -38,7 +38,7 @@ pub(super) fn start(home: Arc<Home>, names: watch::Sender<Arc<Table>>) -> tasks:
             });
             if text != text_before {
                 let file = home.paths.generated().join(FILE);
-                match write_whole(&file, text.as_bytes(), 0o644) {
+                match write_atomically(&file, text.as_bytes(), 0o644) {
                     Ok(()) => text_before = text,
                     Err(error) => tracing::error!("{}: {error}", file.display()),
                 }
