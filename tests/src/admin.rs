@@ -1,22 +1,12 @@
 //! A proxy's admin address, asked as an operator would.
 
 use crate::namespace::Namespace;
-use anyhow::{Context as _, Result};
-use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use anyhow::Result;
+use leno_runtime::http_client::Call;
+pub use leno_runtime::http_client::Response as Answer;
+use leno_runtime::prometheus_text::{self, Sample};
+use std::net::SocketAddr;
 use std::time::Duration;
-
-/// The answer of a plain HTTP server to one GET.
-#[derive(Debug)]
-pub struct Answer {
-    /// The status code.
-    pub status: u16,
-    /// Everything after the head, as text.
-    pub body: String,
-    /// The head, as text.
-    pub head: String,
-}
 
 /// One GET on a connection of its own, from inside a namespace.
 ///
@@ -31,29 +21,8 @@ pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Ans
 /// # Errors
 /// When there is no answer.
 pub fn get_here(address: SocketAddr, path: &str) -> Result<Answer> {
-    let limit = Duration::from_secs(5);
-    let mut stream = TcpStream::connect_timeout(&address, limit)?;
-    stream.set_read_timeout(Some(limit))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut raw = Vec::new();
-    stream.read_to_end(&mut raw)?;
-    let text = String::from_utf8_lossy(&raw);
-    let (head, body) = text.split_once("\r\n\r\n").context("an answer has a head")?;
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let status = status.with_context(|| format!("no status in {head:?}"))?;
-    Ok(Answer { status, body: body.to_owned(), head: head.to_owned() })
-}
-
-/// One sample of a scrape.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// The metric's name.
-    pub name: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its value.
-    pub value: f64,
+    let get = Call::get(path, Duration::from_secs(5), 64 * 1024 * 1024);
+    Ok(get.tcp_blocking(address)?)
 }
 
 /// A scrape of `/metrics`.
@@ -63,7 +32,7 @@ pub struct Metrics(pub Vec<Sample>);
 impl Metrics {
     /// Reads the text exposition format; lines that are not samples are passed over.
     pub fn parse(text: &str) -> Self {
-        Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
+        Self(prometheus_text::samples(text).collect())
     }
 
     /// The sum over all series of this name that carry all these labels; a wanted value that ends
@@ -92,36 +61,4 @@ fn carries(sample: &Sample, wanted: &[(&str, &str)]) -> bool {
             None => has == value,
         })
     })
-}
-
-fn sample(line: &str) -> Option<Sample> {
-    let (series, value) = line.trim().rsplit_once(' ')?;
-    let (name, labels) = match series.split_once('{') {
-        Some((name, rest)) => (name, rest.strip_suffix('}')?),
-        None => (series, ""),
-    };
-    Some(Sample { name: name.to_owned(), labels: pairs(labels), value: value.parse().ok()? })
-}
-
-/// `a="b",c="d"`, where a value may hold an escaped quote.
-fn pairs(mut text: &str) -> BTreeMap<String, String> {
-    let mut labels = BTreeMap::new();
-    while let Some((name, rest)) = text.split_once("=\"") {
-        let mut value = String::new();
-        let mut characters = rest.char_indices();
-        let mut end = rest.len();
-        while let Some((at, character)) = characters.next() {
-            match character {
-                '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
-                '"' => {
-                    end = at + 1;
-                    break;
-                }
-                other => value.push(other),
-            }
-        }
-        labels.insert(name.trim_start_matches(',').to_owned(), value);
-        text = &rest[end..];
-    }
-    labels
 }

@@ -6,17 +6,16 @@ pub mod reading;
 use crate::pod::Home;
 use crate::pod::sidecar::ADMIN_PORT;
 use crate::world::World;
+use leno_runtime::http_client::Call;
 use leno_runtime::tasks;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// A proxy that does not answer in this time is left out.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// A proxy's series are capped, so that its exposition is smaller.
-const ANSWER_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What a proxy says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,19 +93,6 @@ pub struct Page {
 /// # Errors
 /// Nobody answers in time.
 pub async fn get(address: SocketAddr, path: &str) -> std::io::Result<Page> {
-    let asked = async {
-        let mut stream = TcpStream::connect(address).await?;
-        // HTTP/1.0: the answer ends with the connection, in one piece.
-        let request =
-            format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| std::io::Error::other("the answer is not HTTP"))?;
-        Ok(Page { status, body: body.to_owned() })
-    };
-    tokio::time::timeout(ANSWER_MAX, asked).await?
+    let answer = Call::get(path, ANSWER_MAX, ANSWER_BYTES_MAX).tcp(address).await?;
+    Ok(Page { status: answer.status, body: answer.body })
 }

@@ -2,13 +2,10 @@
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use leno_runtime::http_client::Call;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-/// So much of an answer is read to find its status.
-const ANSWER_BYTES_MAX: usize = 4096;
 
 /// When to ask, and how many answers count, with the defaults of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,61 +144,31 @@ pub fn port(wanted: &IntOrString, container: &Container) -> Result<u16, String> 
 /// # Errors
 /// Why the answer is a failure, in words for an operator.
 pub async fn once(question: &Question, pod: IpAddr, timeout: Duration) -> Result<(), String> {
-    let asked = async {
-        match question {
-            Question::Tcp(port) => connect(pod, *port).await.map(drop),
-            Question::Http { path, port, headers } => {
-                let stream = connect(pod, *port).await?;
-                http(stream, pod, path, *port, headers).await
+    match question {
+        Question::Tcp(port) => {
+            let address = SocketAddr::new(pod, *port);
+            match tokio::time::timeout(timeout, TcpStream::connect(address)).await {
+                Ok(Ok(_connection)) => Ok(()),
+                Ok(Err(error)) => Err(format!("connection to {address}: {error}")),
+                Err(_) => Err(format!("no connection to {address} in {} s", timeout.as_secs())),
             }
-            Question::Exec(_) => Err("asked in the container, not over the network".to_owned()),
         }
-    };
-    match tokio::time::timeout(timeout, asked).await {
-        Ok(answer) => answer,
-        Err(_) => Err(format!("no answer in {} s", timeout.as_secs())),
-    }
-}
-
-async fn connect(pod: IpAddr, port: u16) -> Result<TcpStream, String> {
-    let address = SocketAddr::new(pod, port);
-    TcpStream::connect(address).await.map_err(|error| format!("connection to {address}: {error}"))
-}
-
-async fn http(
-    mut stream: TcpStream,
-    pod: IpAddr,
-    path: &str,
-    port: u16,
-    headers: &[(String, String)],
-) -> Result<(), String> {
-    let mut request = format!("GET {path} HTTP/1.1\r\n");
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        request.push_str(&format!("Host: {}\r\n", SocketAddr::new(pod, port)));
-    }
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    request.push_str("User-Agent: leno-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n");
-    let broken = |error: std::io::Error| format!("GET {path} on port {port}: {error}");
-    stream.write_all(request.as_bytes()).await.map_err(broken)?;
-    let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
-    while answer.len() < ANSWER_BYTES_MAX && !answer.contains(&b'\n') {
-        if stream.read_buf(&mut answer).await.map_err(broken)? == 0 {
-            break;
+        Question::Http { path, port, headers } => {
+            // As the kubelet sends them, for applications that answer by them.
+            let mut get = Call::status_only(path, timeout)
+                .header("user-agent", "leno-probe")
+                .header("accept", "*/*");
+            for (name, value) in headers {
+                get = get.header(name, value);
+            }
+            let answer = get.tcp(SocketAddr::new(pod, *port)).await;
+            match answer.map_err(|error| error.to_string())?.status {
+                200..=399 => Ok(()),
+                status => Err(format!("GET {path} on port {port}: status {status}")),
+            }
         }
+        Question::Exec(_) => Err("asked in the container, not over the network".to_owned()),
     }
-    match status(&answer) {
-        Some(200..=399) => Ok(()),
-        Some(status) => Err(format!("GET {path} on port {port}: status {status}")),
-        None => Err(format!("GET {path} on port {port}: not an HTTP answer")),
-    }
-}
-
-fn status(answer: &[u8]) -> Option<u16> {
-    let line = answer.split(|byte| *byte == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?;
-    line.strip_prefix("HTTP/1.")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -246,7 +213,5 @@ mod tests {
         assert!(ask(json!({"tcpSocket": {"port": "grpc"}})).is_err());
         assert!(ask(json!({})).is_err());
         assert!(ask(json!({"httpGet": {"port": 1, "scheme": "HTTPS"}})).is_err());
-        assert_eq!(status(b"HTTP/1.1 204 No Content\r\n"), Some(204));
-        assert_eq!(status(b"SSH-2.0\n"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::town::{Pod, Town};
 use anyhow::{Context, Result};
+use leno_text::prometheus_text;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -54,7 +55,7 @@ impl Figures {
     /// Adds what the proxy of one pod counted; how many requests passed through it.
     fn add(&mut self, identity: &str, text: &str) -> f64 {
         let mut passed = 0.0;
-        for sample in text.lines().filter_map(Sample::parse) {
+        for sample in prometheus_text::samples(text) {
             if sample.name == "response_total" {
                 passed += sample.value;
             }
@@ -65,7 +66,7 @@ impl Figures {
             }
             let pair = (identity.to_owned(), server.to_owned());
             let hop = || self.hops.entry(pair).or_default();
-            match sample.name {
+            match sample.name.as_str() {
                 "response_total" if sample.label("classification") == "failure" => {
                     hop().failure += sample.value;
                 }
@@ -131,35 +132,6 @@ impl Cost {
     /// Processor time for each request that passed.
     pub(super) fn microseconds_per_request(self) -> f64 {
         self.cpu_seconds * 1e6 / self.requests
-    }
-}
-
-/// One line of an exposition; its labels are read when asked for.
-struct Sample<'a> {
-    name: &'a str,
-    labels: &'a str,
-    value: f64,
-}
-
-impl<'a> Sample<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        if line.starts_with('#') {
-            return None;
-        }
-        let (series, value) = line.rsplit_once(' ')?;
-        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        Some(Self { name, labels, value: value.parse().ok()? })
-    }
-
-    /// No label that is asked for here can hold a quotation mark.
-    fn label(&self, name: &str) -> &'a str {
-        let found = self.labels.match_indices(name).find(|(at, _)| {
-            let before = self.labels[..*at].chars().next_back();
-            let after = &self.labels[at + name.len()..];
-            matches!(before, None | Some(',')) && after.starts_with("=\"")
-        });
-        let value = found.map(|(at, _)| &self.labels[at + name.len() + 2..]);
-        value.and_then(|value| value.split('"').next()).unwrap_or_default()
     }
 }
 

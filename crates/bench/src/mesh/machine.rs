@@ -4,15 +4,15 @@ use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The name of a qdisc that this kernel may not have.
 const NETEM: &str = "sch_netem";
 /// Nothing that is asked here takes long.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// Counters of any proxy are smaller.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Why this machine cannot delay packets, with what to do about it; nothing when it can. Tried in a network namespace
 /// that is gone afterwards.
@@ -67,17 +67,6 @@ pub(super) fn in_network<T: Send>(pid: i32, work: impl FnOnce() -> T + Send) -> 
         });
         entered.join().unwrap_or_else(|_| bail!("the thread in the pod's network ended"))
     })
-}
-
-/// Sends bytes and reads until the other side closes.
-pub(super) fn exchange(to: SocketAddr, request: &[u8]) -> Result<String> {
-    let mut stream =
-        TcpStream::connect_timeout(&to, ANSWER_WAIT).with_context(|| to.to_string())?;
-    stream.set_read_timeout(Some(ANSWER_WAIT))?;
-    stream.write_all(request)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).with_context(|| to.to_string())?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Processes whose parent is this one.

@@ -1,11 +1,13 @@
 //! What a mesh really does, rather than what it was told to do: TLS seen on the wire, requests in the proxy's own counters.
 
 use super::bed::{Bed, Pod};
-use super::machine::{exchange, in_network};
+use super::machine::{ANSWER_BYTES_MAX, in_network};
 use super::neighbours::{self, Destination, Protocol};
 use super::redirect::READY_PORT;
 use super::{Kind, envoy, haproxy, linkerd, nginx, version};
 use anyhow::{Context, Result};
+use leno_runtime::http_client::Call;
+use leno_runtime::prometheus_text;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,10 +295,9 @@ fn payload(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, &[u8])> {
 /// What this pod's proxy has counted.
 fn requests(bed: &Bed, pod: &Pod) -> Result<Option<u64>> {
     let first = pod.first_pid.context("no namespaces")?;
-    let get = |port: u16, path: &str| {
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        in_network(first, || exchange(([127, 0, 0, 1], port).into(), request.as_bytes()))?
+    let get = |port: u16, path: &str| -> Result<String> {
+        let address = ([127, 0, 0, 1], port).into();
+        Ok(in_network(first, || question(path).tcp_blocking(address))??.body)
     };
     Ok(match bed.choice().kind {
         Kind::None => None,
@@ -311,8 +312,7 @@ fn requests(bed: &Bed, pod: &Pod) -> Result<Option<u64>> {
         }
         Kind::Nginx => {
             let socket = bed.sidecar_directory(pod).join(nginx::SOCKET);
-            let text =
-                over(&socket, b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            let text = question("/").unix_blocking(&socket)?.body;
             // This question counts as well, and so does each before it.
             let asked = bed.count_question(&pod.name);
             stub_status(&text).map(|count| count.saturating_sub(asked))
@@ -320,6 +320,11 @@ fn requests(bed: &Bed, pod: &Pod) -> Result<Option<u64>> {
     })
 }
 
+fn question(path: &str) -> Call {
+    Call::get(path, ANSWER_WAIT, ANSWER_BYTES_MAX).header("host", "localhost")
+}
+
+/// The answer of haproxy's statistics socket, which is not HTTP.
 fn over(socket: &Path, request: &[u8]) -> Result<String> {
     let mut stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
     stream.set_read_timeout(Some(ANSWER_WAIT))?;
@@ -331,15 +336,13 @@ fn over(socket: &Path, request: &[u8]) -> Result<String> {
 
 /// The sum of all `request_total` series.
 fn prometheus(text: &str) -> u64 {
-    let series = text.lines().filter(|line| line.starts_with("request_total{"));
-    let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    values.sum::<f64>() as u64
+    let samples = prometheus_text::samples(text).filter(|sample| sample.name == "request_total");
+    samples.map(|sample| sample.value).sum::<f64>() as u64
 }
 
-/// The sum of `name: value` lines; the sizes of chunks between them are none.
+/// The sum of `name: value` lines.
 fn after_colons(text: &str) -> u64 {
-    let body = text.split_once("\r\n\r\n").map_or(text, |(_, body)| body);
-    body.lines().filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok()).sum()
+    text.lines().filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok()).sum()
 }
 
 /// The sum of requests of frontends, of `show stat`'s CSV: `req_tot` of HTTP, `stot` (connections) of TCP.
@@ -419,7 +422,7 @@ mod tests {
     fn counters() {
         let text = "request_total{direction=\"inbound\",tls=\"true\"} 3\nrequest_total{a=\"b\"} 4\nresponse_total{} 9\n";
         assert_eq!(prometheus(text), 7);
-        let text = "HTTP/1.1 200 OK\r\n\r\n52\r\nhttp.inbound.downstream_rq_total: 5\nhttp.outbound.downstream_rq_total: 6\n";
+        let text = "http.inbound.downstream_rq_total: 5\nhttp.outbound.downstream_rq_total: 6\n";
         assert_eq!(after_colons(text), 11);
         let text = "# pxname,svname,stot,req_tot,\nout,FRONTEND,9,20,\nout-tcp,FRONTEND,3,,\nb,BACKEND,5,5,\n";
         assert_eq!(frontends(text), 23);

@@ -7,6 +7,7 @@ use super::facts::{Facts, PODS, SERVICE, full_name, span, text};
 use super::proxies::{meshed, proxy_of};
 use super::{Category, Verdict, failed, passing, some_of, warning};
 use crate::certificates;
+use leno_text::prometheus_text;
 use serde_json::Value;
 use std::net::SocketAddr;
 
@@ -27,15 +28,15 @@ enum Hears {
 }
 
 fn hears(metrics: &str) -> Hears {
-    let is_reachable = value(metrics, "discovery_reachable_since_seconds", "") != Some(0);
-    let speaks = value(metrics, "discovery_streams", "") != Some(0);
-    let failures = value(metrics, "discovery_errors_total", "{error=\"stream\"}").unwrap_or(0);
+    let is_reachable = value(metrics, "discovery_reachable_since_seconds", &[]) != Some(0);
+    let speaks = value(metrics, "discovery_streams", &[]) != Some(0);
+    let failures = value(metrics, "discovery_errors_total", &[("error", "stream")]).unwrap_or(0);
     if is_reachable || speaks || failures == 0 {
         return Hears::Yes;
     }
-    let asks = ["outbound", "endpoints", "inbound"].iter().any(|topic| {
-        value(metrics, "discovery_entries", &format!("{{topic=\"{topic}\"}}")).unwrap_or(0) > 0
-    });
+    let asks = ["outbound", "endpoints", "inbound"]
+        .iter()
+        .any(|topic| value(metrics, "discovery_entries", &[("topic", topic)]).unwrap_or(0) > 0);
     if asks { Hears::No } else { Hears::Unknown }
 }
 
@@ -46,12 +47,9 @@ pub fn is_cut_off(metrics: &str) -> bool {
     hears(metrics) == Hears::No
 }
 
-/// A whole number, of the sample with just these labels.
-fn value(metrics: &str, family: &str, labels: &str) -> Option<u64> {
-    metrics.lines().find_map(|line| {
-        let number = line.strip_prefix(family)?.strip_prefix(labels)?.strip_prefix(' ')?;
-        number.trim().parse::<u64>().ok()
-    })
+/// A whole number, of the first sample with these labels.
+fn value(metrics: &str, family: &str, labels: &[(&str, &str)]) -> Option<u64> {
+    prometheus_text::value(metrics, family, labels).map(|value| value as u64)
 }
 
 pub(super) fn look(facts: &Facts, category: &mut Category<'_>) {
@@ -68,7 +66,7 @@ fn control(facts: &Facts) -> Option<Verdict> {
         let said = facts.proxy_metrics.get(&name);
         match said {
             Some(Ok(metrics)) => match hears(metrics) {
-                Hears::Yes if value(metrics, "discovery_streams", "") > Some(0) => continue,
+                Hears::Yes if value(metrics, "discovery_streams", &[]) > Some(0) => continue,
                 Hears::Yes => {}
                 Hears::No => deaf.push(name.clone()),
                 Hears::Unknown => unknown.push(format!("the last request of {name} failed")),
@@ -124,7 +122,7 @@ fn age(facts: &Facts) -> Option<Verdict> {
     for (name, said) in &facts.proxy_metrics {
         let Ok(metrics) = said else { continue };
         asked = true;
-        let seconds = |family: &str| value(metrics, family, "").filter(|seconds| *seconds > 0);
+        let seconds = |family: &str| value(metrics, family, &[]).filter(|seconds| *seconds > 0);
         let (Some(refreshed), Some(expires)) = (
             seconds("control_identity_cert_refresh_timestamp_seconds"),
             seconds("control_identity_cert_expiration_timestamp_seconds"),
@@ -134,7 +132,7 @@ fn age(facts: &Facts) -> Option<Verdict> {
         let left = expires.saturating_sub(now);
         let life = expires.saturating_sub(refreshed);
         // Who hears the control plane trusts it, whatever the dates of a root that was signed again.
-        let speaks = value(metrics, "discovery_streams", "") > Some(0);
+        let speaks = value(metrics, "discovery_streams", &[]) > Some(0);
         if left == 0 {
             wrong.push(format!("the certificate of {name} expired {} ago", span(now - expires)));
         } else if refreshed < oldest_root && !speaks {

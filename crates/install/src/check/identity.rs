@@ -5,6 +5,7 @@ use super::{Category, Verdict, failed, passing, some_of, warning};
 use crate::certificates::{self, IssuerError, ROTATION};
 use leno_inject::Mesh;
 use leno_inject::scope::{self, EXCLUDED, Marks, Wish};
+use leno_text::prometheus_text;
 use leno_tls::Anchors;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -138,19 +139,6 @@ fn issuer(facts: &Facts, category: &mut Category<'_>) {
     category.add("the issuer has not expired, and does not expire soon", verdict);
 }
 
-/// The value of a label, of the first sample of a family.
-fn label<'a>(exposition: &'a str, family: &str, label: &str) -> Option<&'a str> {
-    let line = exposition
-        .lines()
-        .find(|line| line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' '])))?;
-    let (_, after) = line.split_once(&format!("{label}=\""))?;
-    after.split('"').next()
-}
-
-fn value<'a>(exposition: &'a str, family: &str) -> Option<&'a str> {
-    exposition.lines().find_map(|line| line.strip_prefix(family)?.strip_prefix(' '))
-}
-
 /// Whether what signs is what is in the Secret.
 fn loaded(facts: &Facts, category: &mut Category<'_>) {
     let in_secret = facts
@@ -162,15 +150,18 @@ fn loaded(facts: &Facts, category: &mut Category<'_>) {
     for (pod, metrics) in &facts.control_metrics {
         let Ok(metrics) = metrics else { continue };
         asked = true;
-        let reason = label(metrics, "leno_issuer_rejected", "reason");
-        let signs = label(metrics, "leno_issuer_certificate_info", "not_after");
-        let differs = match (signs.and_then(|end| end.parse::<u64>().ok()), in_secret) {
+        let rejected = prometheus_text::find(metrics, "leno_issuer_rejected", &[]);
+        let signs = prometheus_text::find(metrics, "leno_issuer_certificate_info", &[]);
+        let signs = signs.and_then(|sample| sample.label("not_after").parse::<u64>().ok());
+        let differs = match (signs, in_secret) {
             (Some(signs), Some(in_secret)) => signs != in_secret.not_after,
             _ => false,
         };
-        if let Some(reason) = reason {
+        let in_use = prometheus_text::value(metrics, "leno_issuer_secret_in_use", &[]);
+        if let Some(rejected) = rejected {
+            let reason = rejected.label("reason");
             wrong.push(format!("{pod} does not use the issuer in the Secret ({reason})"));
-        } else if differs || value(metrics, "leno_issuer_secret_in_use") == Some("0") {
+        } else if differs || in_use == Some(0.0) {
             wrong.push(format!("{pod} signs with another issuer than the one in the Secret"));
         }
     }
@@ -235,13 +226,14 @@ fn proxies(facts: &Facts) -> Option<Verdict> {
         // Of those that are none, it was said above.
         return facts.unknown(&[ANCHORS]);
     };
-    let wanted: BTreeSet<&str> = source.known().iter().map(|root| &*root.fingerprint).collect();
+    let wanted: BTreeSet<String> =
+        source.known().iter().map(|root| root.fingerprint.to_string()).collect();
     let mut without = Vec::new();
     let mut unknown = Vec::new();
     for (name, said) in &facts.proxy_metrics {
         // Of one that cannot be asked, another finding tells.
         let Ok(metrics) = said else { continue };
-        let has: BTreeSet<&str> = fingerprints(metrics).collect();
+        let has: BTreeSet<String> = fingerprints(metrics).collect();
         if has.is_empty() {
             unknown.push(name.clone());
         } else if has != wanted {
@@ -264,11 +256,10 @@ fn proxies(facts: &Facts) -> Option<Verdict> {
 }
 
 /// Which roots a proxy says that it has.
-fn fingerprints(exposition: &str) -> impl Iterator<Item = &str> {
-    exposition.lines().filter_map(|line| {
-        let labels = line.strip_prefix("identity_trust_anchors_info{")?;
-        labels.split_once("fingerprint=\"")?.1.split('"').next()
-    })
+fn fingerprints(exposition: &str) -> impl Iterator<Item = String> {
+    let infos = prometheus_text::samples(exposition)
+        .filter(|sample| sample.name == "identity_trust_anchors_info");
+    infos.map(|sample| sample.label("fingerprint").to_owned())
 }
 
 fn trust_domain(facts: &Facts) -> &str {

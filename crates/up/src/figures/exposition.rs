@@ -1,14 +1,7 @@
-//! The text that Prometheus reads, read by us: samples, sums and percentiles. Pure.
+//! Sums and percentiles of samples. Pure.
 
+use leno_runtime::prometheus_text::Sample;
 use std::collections::BTreeMap;
-
-/// One line.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Sample {
-    pub(super) name: String,
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) value: f64,
-}
 
 /// What a proxy has counted in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,42 +17,6 @@ pub(super) struct Totals {
     pub(super) write_bytes: f64,
 }
 
-/// Reads all lines; one that is not understood is left out.
-pub(super) fn parse(text: &str) -> Vec<Sample> {
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
-}
-
-fn line(line: &str) -> Option<Sample> {
-    let (series, value) = line.trim().rsplit_once(' ')?;
-    let value = value.parse().ok()?;
-    let Some((name, rest)) = series.split_once('{') else {
-        return Some(Sample { name: series.to_owned(), labels: BTreeMap::new(), value });
-    };
-    let mut labels = BTreeMap::new();
-    let mut rest = rest.trim_start_matches(',');
-    while let Some((label, quoted)) = rest.split_once("=\"") {
-        let mut content = String::new();
-        let mut end = None;
-        let mut characters = quoted.char_indices();
-        while let Some((at, character)) = characters.next() {
-            match character {
-                '"' => {
-                    end = Some(at + 1);
-                    break;
-                }
-                '\\' => match characters.next()?.1 {
-                    'n' => content.push('\n'),
-                    other => content.push(other),
-                },
-                other => content.push(other),
-            }
-        }
-        labels.insert(label.to_owned(), content);
-        rest = quoted[end?..].trim_start_matches(',');
-    }
-    Some(Sample { name: name.to_owned(), labels, value })
-}
-
 /// Sums over everything but the direction, of samples that are kept.
 pub(super) fn totals(
     samples: &[Sample],
@@ -70,7 +27,7 @@ pub(super) fn totals(
     // Connections to the other side of the mesh, not those between the proxy and its own application.
     let far = if direction == "inbound" { "src" } else { "dst" };
     for sample in samples {
-        let is = |label: &str, value: &str| sample.labels.get(label).is_some_and(|v| v == value);
+        let is = |label: &str, value: &str| sample.label(label) == value;
         if !is("direction", direction) || !keep(sample) {
             continue;
         }
@@ -80,9 +37,9 @@ pub(super) fn totals(
             "response_total" if is("classification", "failure") => totals.failure += value,
             "response_total" => totals.success += value,
             "response_latency_ms_bucket" => {
-                let bound = sample.labels.get("le").and_then(|bound| bound.parse::<f64>().ok());
+                let bound = sample.label("le").parse().unwrap_or(f64::INFINITY);
                 // Infinity saturates.
-                let bound = (bound.unwrap_or(f64::INFINITY) * 1000.0) as u64;
+                let bound = (bound * 1000.0) as u64;
                 *totals.latency.entry(bound).or_default() += value;
             }
             "tcp_open_connections" if is("peer", far) => totals.tcp_open += value,
@@ -124,21 +81,6 @@ pub(super) fn percentile(buckets: &BTreeMap<u64, f64>, share: f64) -> Option<f64
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines() {
-        for (text, name, label, value) in [
-            ("up 1", "up", "", 1.0),
-            ("a{x=\"y\"} 2.5", "a", "y", 2.5),
-            ("a{x=\"q\\\"}\\n b\",z=\"1\"} 3", "a", "q\"}\n b", 3.0),
-        ] {
-            let sample = line(text).unwrap();
-            let found = sample.labels.get("x").cloned().unwrap_or_default();
-            assert_eq!((sample.name.as_str(), found.as_str(), sample.value), (name, label, value));
-        }
-        assert_eq!(line("nonsense"), None);
-        assert_eq!(line("a{x=\"y 1"), None);
-    }
 
     #[test]
     fn percentiles() {

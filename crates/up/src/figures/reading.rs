@@ -2,7 +2,8 @@
 //! ([`hops`]). Pure: the text may come from this machine or from a cluster.
 
 use super::Said;
-use super::exposition::{self, Sample, Totals};
+use super::exposition::{self, Totals};
+use leno_runtime::prometheus_text::{self, Sample};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,7 +26,7 @@ impl Reading {
     /// Reads the text; lines that are not understood are left out.
     #[must_use]
     pub fn new(said: Said, at: Instant) -> Self {
-        let samples = exposition::parse(&said.text);
+        let samples = prometheus_text::samples(&said.text).collect();
         Self { namespace: said.namespace, pod: said.pod, identity: said.identity, at, samples }
     }
 

@@ -3,6 +3,7 @@
 use super::{Bed, LOOK_AGAIN, Pod};
 use crate::mesh::{machine, neighbours};
 use anyhow::{Context, Result, bail};
+use leno_runtime::http_client::Call;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -95,21 +96,15 @@ impl Bed {
         let first = pod.first_pid.with_context(|| format!("pod {} is not running", pod.name))?;
         let port = admin_port(&self.generated()?, &pod)
             .with_context(|| format!("pod {} runs no leno-worker with --admin=PORT", pod.name))?;
-        let body = config.to_string();
-        let request = format!(
-            "PUT /plan HTTP/1.1\r\nHost: worker\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
+        let plan = Call::get("/plan", machine::ANSWER_WAIT, machine::ANSWER_BYTES_MAX)
+            .put("application/json", config.to_string());
         // Inside of the pod, so that no proxy is in between.
-        let answer = machine::in_network(first, || {
-            machine::exchange((pod.ip, port).into(), request.as_bytes())
-        })??;
-        if answer.starts_with("HTTP/1.1 200") {
-            return Ok(());
+        let to = (pod.ip, port).into();
+        let answer = machine::in_network(first, || plan.tcp_blocking(to))??;
+        match answer.status {
+            200 => Ok(()),
+            status => bail!("the worker of {} answers {status}: {}", pod.name, answer.body.trim()),
         }
-        let (head, said) = answer.split_once("\r\n\r\n").unwrap_or((answer.as_str(), ""));
-        let status = head.lines().next().unwrap_or_default();
-        bail!("the worker of {} answers {status}: {}", pod.name, said.trim())
     }
 }
 

@@ -6,6 +6,7 @@ use crate::mesh::{
     neighbours, nginx, none, redirect, sidecar, state,
 };
 use anyhow::{Context, Result, bail};
+use leno_runtime::http_client::Call;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -122,15 +123,14 @@ impl Bed {
             return Ok(());
         }
         let until = Instant::now() + wait;
-        let request = b"GET /ready HTTP/1.1\r\nHost: sidecar\r\nConnection: close\r\n\r\n";
+        let question = Call::get("/ready", machine::ANSWER_WAIT, machine::ANSWER_BYTES_MAX);
         'again: loop {
             let expected = format!("ready {}", sidecar::mark(&self.generated()?));
             for pod in self.pods()?.iter().filter(|pod| !pod.proxy_pids.is_empty()) {
                 let first = pod.first_pid.context("a pod without namespaces")?;
                 let to = ([127, 0, 0, 1], redirect::READY_PORT).into();
-                let said = machine::in_network(first, || machine::exchange(to, request))?
-                    .unwrap_or_default();
-                if !said.contains(&expected) {
+                let said = machine::in_network(first, || question.tcp_blocking(to))?;
+                if !said.is_ok_and(|said| said.body.contains(&expected)) {
                     if Instant::now() > until {
                         bail!("the sidecar of {} does not apply changes", pod.name);
                     }
