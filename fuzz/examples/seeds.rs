@@ -59,10 +59,10 @@ fn manifests(seed: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>) -> std::i
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path)?;
-        for (number, document) in leno_inject::text::documents(&text).iter().enumerate() {
+        for (number, document) in leno_manifest::documents(&text).iter().enumerate() {
             let name = format!("{name} {number}");
             seed("manifest", &name, document.text.as_bytes())?;
-            let Ok(object) = leno_inject::text::read(document.text) else { continue };
+            let Ok(object) = leno_manifest::read(document.text) else { continue };
             for place in leno_inject::workload::places(&object) {
                 let Some(pod) = place.pointer.and_then(|at| object.pointer(&at)) else { continue };
                 let review = serde_json::json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request":

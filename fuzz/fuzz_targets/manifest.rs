@@ -3,10 +3,13 @@
 
 use leno_inject::Mesh;
 use leno_inject::file::{Namespaces, Said, add_namespaces, inject_file, uninject_file};
-use leno_inject::text;
+use leno_manifest::{documents, read};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &str| {
+    let pieces = documents(file);
+    let whole: String = pieces.iter().map(|one| format!("{}{}", one.separator, one.text)).collect();
+    assert_eq!(whole, file, "documents with their separators are the file");
     let mut namespaces = Namespaces::new();
     add_namespaces(file, &mut namespaces);
     let done = inject_file(file, "default", &namespaces, &Mesh::default());
@@ -15,7 +18,7 @@ fuzz_target!(|file: &str| {
         return;
     }
     let values = |file: &str| -> Vec<_> {
-        text::documents(file).iter().map(|document| text::read(document.text).ok()).collect()
+        documents(file).iter().map(|document| read(document.text).ok()).collect()
     };
     // What has a proxy already, or half of one, would lose more than was put in.
     if !file.contains("leno") {

@@ -94,11 +94,8 @@ fn theirs(helm: &Path, values: &Path, flags: &[&str]) -> Result<Objects> {
     }
     let text = command::output(template.arg("--values").arg(values))?;
     let mut objects = Vec::new();
-    for document in text.split("\n---\n") {
-        let value: Value = serde_saphyr::from_str(document.trim_start_matches("---\n"))?;
-        if !value.is_null() {
-            objects.push(value);
-        }
+    for (_, value) in leno_manifest::read_all(&text) {
+        objects.extend(Some(value?).filter(|value| !value.is_null()));
     }
     named(objects)
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A crate of ours, and what must not be in its graph, with the reason.
-const FORBIDDEN: [(&str, &[&str], &str); 6] = [
+const FORBIDDEN: [(&str, &[&str], &str); 7] = [
     (
         "leno-proxy",
         &[
@@ -43,6 +43,11 @@ const FORBIDDEN: [(&str, &[&str], &str); 6] = [
     ("leno-http1", &["tokio", "serde", "rustls", "httparse"], "the parser is fuzzed alone"),
     ("leno-up", &["kube-client"], "a mesh on one machine needs no client of Kubernetes"),
     (
+        "leno-manifest",
+        &["tokio", "rustls", "k8s-openapi"],
+        "reading is a function of text, and is fuzzed alone",
+    ),
+    (
         "leno-inject",
         &["tokio", "rustls", "k8s-openapi"],
         "admission is a function of bytes, and is fuzzed alone",
@@ -50,25 +55,34 @@ const FORBIDDEN: [(&str, &[&str], &str); 6] = [
 ];
 
 /// What each crate of ours may use of ours: a floor uses the floors below it.
-const FLOORS: [(&str, &[&str]); 19] = [
+const FLOORS: [(&str, &[&str]); 20] = [
     ("leno-text", &[]),
+    ("leno-manifest", &[]),
     ("leno-model", &[]),
     ("leno-http1", &[]),
     ("leno-runtime", &["leno-text"]),
-    ("leno-inject", &["leno-model", "leno-text"]),
+    ("leno-inject", &["leno-model", "leno-text", "leno-manifest"]),
     ("leno-kube", &["leno-runtime"]),
     ("leno-api", &["leno-model"]),
     ("leno-tls", &["leno-model"]),
     ("leno-proxy", &["leno-model", "leno-http1", "leno-api", "leno-tls", "leno-runtime"]),
     (
         "leno-control",
-        &["leno-model", "leno-inject", "leno-kube", "leno-api", "leno-tls", "leno-runtime"],
+        &[
+            "leno-model",
+            "leno-manifest",
+            "leno-inject",
+            "leno-kube",
+            "leno-api",
+            "leno-tls",
+            "leno-runtime",
+        ],
     ),
     ("leno-testapp", &["leno-runtime"]),
-    ("leno-install", &["leno-model", "leno-text", "leno-inject", "leno-tls"]),
-    ("leno-up", &["leno-inject", "leno-runtime"]),
+    ("leno-install", &["leno-model", "leno-text", "leno-manifest", "leno-inject", "leno-tls"]),
+    ("leno-up", &["leno-manifest", "leno-inject", "leno-runtime"]),
     ("leno-load", &["leno-runtime"]),
-    ("leno-bench", &["leno-load", "leno-up", "leno-tls", "leno-runtime"]),
+    ("leno-bench", &["leno-load", "leno-manifest", "leno-up", "leno-tls", "leno-runtime"]),
     (
         "leno-cli",
         &[
@@ -87,7 +101,7 @@ const FLOORS: [(&str, &[&str]); 19] = [
     ),
     ("leno-testkit", &["leno-model", "leno-api", "leno-tls"]),
     ("leno-tests", &["leno-http1", "leno-runtime", "leno-model", "leno-tls", "leno-testkit"]),
-    ("xtask", &["leno-text", "leno-load", "leno-runtime", "leno-tests"]),
+    ("xtask", &["leno-text", "leno-manifest", "leno-load", "leno-runtime", "leno-tests"]),
 ];
 
 /// Forbidden crates that nothing brings today, so that a misspelt name is told from an absent one.

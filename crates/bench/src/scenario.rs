@@ -11,16 +11,14 @@ pub mod timeline;
 mod together;
 pub mod topology;
 pub mod units;
-pub mod yaml;
 
 use crate::mesh::Kind;
 use known::Known;
-use leno_up::manifest::document::Document;
+use leno_manifest::{Unreadable, line_of};
 use load::Load;
 use phases::Phases;
 use reader::{Mistakes, Node};
 use rules::{Assertion, Discard, Published, Repeat, Validity};
-use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use timeline::Entry;
@@ -109,8 +107,7 @@ pub fn parse_with(
     text: &str,
     look: Option<Look<'_>>,
 ) -> Result<Scenario, Vec<Mistake>> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| {
-        let (line, column, message) = yaml::said(&error);
+    let value = leno_manifest::read(text).map_err(|Unreadable { line, column, message }| {
         let field = String::new();
         vec![Mistake { file: file.to_owned(), line, column: Some(column), field, message }]
     })?;
@@ -126,10 +123,9 @@ pub fn parse_with(
 /// Fields of a file and what is wrong with them, as mistakes in the order of lines.
 #[must_use]
 pub fn placed(file: &Path, text: &str, found: Vec<(String, String)>) -> Vec<Mistake> {
-    let document = Document { text, first_line: 1 };
     let place = |(field, message): (String, String)| Mistake {
         file: file.to_owned(),
-        line: document.line_of(&field),
+        line: 1 + line_of(text, &field),
         column: None,
         field,
         message,

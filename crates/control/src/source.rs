@@ -23,7 +23,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
-use leno_inject::typed::{self, Mistake, Typed};
+use leno_manifest::typed::{self, Mistake, Typed};
 use route::Route;
 use serde::de::Error as _;
 use serde_json::Value;

@@ -2,11 +2,11 @@
 
 use crate::inject::{Injected, Outcome, inject};
 use crate::mesh::Mesh;
-use crate::patch::Operation;
 use crate::scope::{Marks, Namespace, Wish};
-use crate::text::{self, Document};
 use crate::uninject::uninject;
 use crate::workload::{Place, item_kind, places};
+use leno_manifest::patch::Operation;
+use leno_manifest::{Document, documents, is_blank, read, read_all};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -61,9 +61,8 @@ pub type Namespaces = BTreeMap<String, Value>;
 
 /// Adds the namespaces of a file to those of others.
 pub fn add_namespaces(file: &str, namespaces: &mut Namespaces) {
-    for document in text::documents(file) {
-        // What cannot be read is reported when it is worked on.
-        let Ok(value) = text::read(document.text) else { continue };
+    // What cannot be read is reported when it is worked on.
+    for value in read_all(file).filter_map(|(_, value)| value.ok()) {
         let items = value.get("items").and_then(Value::as_array);
         let kind_of = |object: &'_ Value| object.get("kind")?.as_str().map(str::to_owned);
         let of_list = kind_of(&value).map(|kind| item_kind(&kind).to_owned());
@@ -113,7 +112,7 @@ type Decided = (Vec<Operation>, Said, Vec<String>);
 
 fn change(file: &str, unknown: Option<&str>, decide: impl Fn(&Value, &Place) -> Decided) -> Done {
     let mut done = Done::default();
-    for document in text::documents(file) {
+    for document in documents(file) {
         done.text.push_str(document.separator);
         let changed = change_one(document, unknown, &decide, &mut done.reports);
         done.text.push_str(changed.as_deref().unwrap_or(document.text));
@@ -129,7 +128,7 @@ fn change_one(
     reports: &mut Vec<Report>,
 ) -> Option<String> {
     let Document { text, first_line, .. } = document;
-    if text::is_blank(text) {
+    if is_blank(text) {
         return None;
     }
     let mut broken = |why: String| {
@@ -137,9 +136,9 @@ fn change_one(
         reports.push(Report { object, said: Said::Refused(vec![why]), warnings: Vec::new() });
         None
     };
-    let value = match text::read(text) {
+    let value = match read(text) {
         Ok(value) => value,
-        Err(why) => return broken(why),
+        Err(why) => return broken(why.to_string()),
     };
     let (mut patch, mut told) = (Vec::new(), Vec::new());
     for place in places(&value) {
@@ -162,7 +161,7 @@ fn change_one(
         reports.extend(told);
         return None;
     }
-    match text::change(text, &patch) {
+    match leno_manifest::change(text, &patch) {
         Err(why) => broken(why),
         Ok(changed) => {
             if changed.rewritten

@@ -2,9 +2,9 @@
 
 use crate::annotation::{self, LINKERD_INJECT, MESHED, WAS};
 use crate::mesh::{self, Mesh};
-use crate::patch::{Operation, escaped};
 use crate::pod;
 use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish, Words};
+use leno_manifest::patch::{Operation, escaped};
 use serde_json::{Map, Value, json};
 
 /// What becomes of a pod.

@@ -5,19 +5,16 @@
 //! - [`pod`]: what is added to a pod; [`mod@inject`] makes the patch of it, [`mod@uninject`] takes it out again.
 //! - [`workload`]: where the pods are in objects of every kind.
 //! - [`review`]: admission, bytes in and bytes out. The server that speaks HTTPS with the API server is `leno-control`'s.
-//! - [`file`]: the same on files of manifests; [`text`] changes them as people write them, so that order and comments stay.
+//! - [`file`]: the same on files of manifests, which crate `leno-manifest` reads and edits.
 #![forbid(unsafe_code)]
 
 pub mod annotation;
 pub mod file;
 pub mod inject;
 pub mod mesh;
-pub mod patch;
 pub mod pod;
 pub mod review;
 pub mod scope;
-pub mod text;
-pub mod typed;
 pub mod uninject;
 pub mod workload;
 

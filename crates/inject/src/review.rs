@@ -5,10 +5,10 @@
 
 use crate::inject::{Injected, Outcome, inject};
 use crate::mesh::Mesh;
-use crate::patch::Operation;
 use crate::scope::{Marks, Wish};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use leno_manifest::patch::Operation;
 use serde_json::{Value, json};
 
 /// The API server sends at most 3 MiB of object; what is larger did not come from it.

@@ -2,9 +2,9 @@
 
 use crate::annotation::{MESHED, WAS};
 use crate::inject::is_empty;
-use crate::patch::{Operation, escaped};
 use crate::pod::{INIT, PROXY, VOLUMES};
 use crate::scope::{is_whole, name_of};
+use leno_manifest::patch::{Operation, escaped};
 use serde_json::{Map, Value};
 
 /// The patch that takes the proxy out of a pod or template of pods; `None` where there is nothing of ours. What was never injected may

@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use leno_inject::Mesh;
-use leno_inject::patch::{Operation, apply};
 use leno_inject::review::{REVIEW_BYTES_MAX, answer};
 use leno_inject::scope::Marks;
+use leno_manifest::patch::{Operation, apply};
 use serde_json::{Value, json};
 
 fn review(pod: &Value) -> Value {

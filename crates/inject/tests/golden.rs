@@ -2,7 +2,7 @@
 
 use leno_inject::Mesh;
 use leno_inject::file::{Done, Namespaces, Said, inject_file, uninject_file};
-use leno_inject::text;
+use serde_json::Value;
 use std::path::Path;
 
 fn inject(file: &str) -> Done {
@@ -43,7 +43,10 @@ fn check(name: &str) {
         assert_eq!(back.text, file, "out again, byte for byte");
     }
     let values = |file: &str| -> Vec<_> {
-        text::documents(file).iter().map(|document| text::read(document.text).ok()).collect()
+        leno_manifest::documents(file)
+            .iter()
+            .map(|document| leno_manifest::read(document.text).ok())
+            .collect()
     };
     assert_eq!(values(&back.text), values(&file), "out again");
     assert_eq!(uninject_file(&back.text).text, back.text);
@@ -192,4 +195,37 @@ fn namespaces_of_the_same_files_count() {
         "pod \"a\" skipped: namespace kube-system is never part of the mesh"
     );
     assert_eq!(said("leno").0, "pod \"a\" skipped: namespace leno is never part of the mesh");
+}
+
+/// What was JSON is JSON to those who read nothing else, whatever was null in it.
+#[test]
+fn json_stays_json() {
+    let json = |text: &str| {
+        serde_json::from_str::<Value>(text).unwrap_or_else(|wrong| panic!("{wrong}: {text}"))
+    };
+    for (metadata, spec) in [
+        (
+            r#"{"name":"a","annotations":null}"#,
+            r#"{"volumes":null,"initContainers":null,"containers":[{"name":"x"}]}"#,
+        ),
+        ("null", r#"{"containers":[{"name":"x"}],"volumes":null}"#),
+        (r#"{"annotations":null}"#, r#"{"initContainers":null,"containers":[{"name":"x"}]}"#),
+        (r#"{"labels":{}}"#, r#"{"containers":[{"name":"x"}]}"#),
+    ] {
+        let file = format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec},"status":null}}"#
+        );
+        let done = inject_file(&file, "default", &Namespaces::new(), &Mesh::default());
+        assert_eq!(json(&done.text)["spec"]["initContainers"][1]["name"], "leno-proxy", "{file}");
+        assert_eq!(json(&uninject_file(&done.text).text), json(&file));
+    }
+}
+
+#[test]
+fn a_list_of_a_whole_cluster() {
+    let one = "- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: a\n  spec:\n    containers:\n    - name: a\n";
+    let file = format!("apiVersion: v1\nkind: List\nitems:\n{}", one.repeat(2000));
+    let done = inject_file(&file, "default", &Namespaces::new(), &Mesh::default());
+    assert_eq!(done.text.matches("- name: leno-proxy\n").count(), 4000, "containers and ports");
+    assert!(uninject_file(&done.text).text == file);
 }

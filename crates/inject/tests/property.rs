@@ -1,9 +1,9 @@
 //! Pods of every shape: injection adds and nothing else, twice is once, and out again is as before.
 
 use leno_inject::file::{Namespaces, inject_file, uninject_file};
-use leno_inject::patch::apply;
 use leno_inject::scope::{Namespace, Wish};
 use leno_inject::{Injected, Mesh, Outcome, inject, uninject};
+use leno_manifest::patch::apply;
 use serde_json::{Value, json};
 
 /// xorshift64; the seed of a failure is printed.
@@ -146,8 +146,8 @@ fn files_too() {
             let rewritten = done.reports.iter().any(|report| !report.warnings.is_empty());
             let back = uninject_file(&done.text);
             let values = |file: &str| -> Vec<_> {
-                let documents = leno_inject::text::documents(file);
-                documents.iter().map(|document| leno_inject::text::read(document.text)).collect()
+                let documents = leno_manifest::documents(file);
+                documents.iter().map(|document| leno_manifest::read(document.text)).collect()
             };
             assert_eq!(values(&back.text), values(&file), "seed {seed}");
             assert!(!rewritten, "seed {seed}: written anew\n{file}\n{}", done.text);

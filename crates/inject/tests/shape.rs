@@ -2,16 +2,16 @@
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use leno_inject::file::{Namespaces, inject_file};
-use leno_inject::typed::{self, Typed};
-use leno_inject::{Mesh, text, workload};
+use leno_inject::{Mesh, workload};
+use leno_manifest::typed::{self, Typed};
 
 #[test]
 fn every_field_is_known_to_kubernetes() {
     let file = include_str!("golden/workloads.yaml");
     let done = inject_file(file, "default", &Namespaces::new(), &Mesh::default());
     let mut seen = 0;
-    for document in text::documents(&done.text) {
-        let object = text::read(document.text).unwrap();
+    for document in leno_manifest::documents(&done.text) {
+        let object = leno_manifest::read(document.text).unwrap();
         for place in workload::places(&object) {
             let Some(pod) = place.pointer.and_then(|at| object.pointer(&at)) else { continue };
             let Typed { object, unknown } = typed::read::<PodTemplateSpec>(pod);

@@ -141,12 +141,13 @@ pub(crate) fn objects(values: &Value, namespace: &str) -> Result<Vec<Object>, Ch
     let mut objects = Vec::new();
     for (file, text) in TEMPLATES {
         let rendered = Template::read(file, text)?.render(&root, &files)?;
-        for document in documents(&rendered) {
-            let value: Value = serde_saphyr::from_str(&document).map_err(|error| {
-                ChartError::Yaml { file: file.to_owned(), why: error.to_string() }
+        for (document, value) in leno_manifest::read_all(&rendered) {
+            let value = value.map_err(|wrong| ChartError::Yaml {
+                file: file.to_owned(),
+                why: wrong.to_string(),
             })?;
             if !value.is_null() {
-                objects.push(Object { text: document, value });
+                objects.push(Object { text: document.text.to_owned(), value });
             }
         }
     }
@@ -165,20 +166,6 @@ pub fn json(objects: &[Object]) -> String {
     let items: Vec<&Value> = objects.iter().map(|object| &object.value).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     format!("{list:#}\n")
-}
-
-/// Splits at lines of `---`, as Helm does.
-fn documents(text: &str) -> Vec<String> {
-    let mut documents = vec![String::new()];
-    for line in text.lines() {
-        if line.trim_end() == "---" {
-            documents.push(String::new());
-        } else if let Some(last) = documents.last_mut() {
-            last.push_str(line);
-            last.push('\n');
-        }
-    }
-    documents
 }
 
 /// RFC 1123.

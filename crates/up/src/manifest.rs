@@ -4,15 +4,14 @@
 //! and a field that it knows but `leno up` does not act on, are both reported with file, line and field.
 //! Not the place of defaults and meaning: that is [`crate::plan`].
 
-pub mod document;
 pub mod supported;
 
-use document::Document;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use leno_inject::typed::{self, Typed};
+use leno_manifest::typed::{self, Typed};
+use leno_manifest::{Document, read_all};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -155,15 +154,12 @@ fn files(source: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 /// Reads one file's text; the pure part of [`read`].
 pub fn read_text(file: &Path, text: &str, loaded: &mut Loaded) {
-    for document in document::split(text) {
-        let value = match serde_saphyr::from_str::<Value>(document.text) {
+    for (document, value) in read_all(text) {
+        let value = match value {
             Ok(value) => value,
-            Err(error) => {
-                let line = error.location().map_or(1, |location| location.line() as usize);
-                let line = document.first_line + line.saturating_sub(1);
-                let message = error.without_snippet().to_string();
-                let message = message.lines().next().unwrap_or_default().to_owned();
-                loaded.problems.push(Problem { line, ..unreadable(file, &message) });
+            Err(wrong) => {
+                let line = document.first_line + wrong.line - 1;
+                loaded.problems.push(Problem { line, ..unreadable(file, &wrong.message) });
                 continue;
             }
         };
@@ -349,6 +345,22 @@ mod tests {
             &[
                 "! a.yaml:10: Pod default/a: spec.containers.0.ports.0.containerPort: invalid type: string \"many\", expected i32",
             ],
+        );
+    }
+
+    #[test]
+    fn a_document_beside_its_separator_is_read() {
+        let [one, two, three, four] = ["one", "two", "three", "four"]
+            .map(|name| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"));
+        let file = format!("\u{feff}{one}\n--- {two}\n---\t{three}\r\n...\r\n{four}\r\n");
+        let mut loaded = Loaded::default();
+        read_text(Path::new("a.yaml"), &file, &mut loaded);
+        assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+        let names: Vec<&String> = loaded.objects.namespaces.keys().collect();
+        assert_eq!(names, ["four", "one", "three", "two"]);
+        check(
+            &format!("--- {one}\n--- {{kind: Pod}}\n"),
+            &["! a.yaml:2: Pod: every object needs apiVersion and kind"],
         );
     }
 

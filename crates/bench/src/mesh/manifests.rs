@@ -3,7 +3,7 @@
 
 use super::{Choice, Kind, Sidecars, Topology};
 use anyhow::{Context, Result, bail};
-use leno_up::manifest::{self, Loaded, document};
+use leno_up::manifest::{self, Loaded};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,11 +74,11 @@ fn is_named(wanted: &str, namespace: &str, name: &str) -> bool {
 #[must_use]
 pub fn rewritten(text: &str, topology: &Topology, choice: &Choice, loaded: &Loaded) -> String {
     let mut written = String::new();
-    for document in document::split(text) {
+    for document in leno_manifest::documents(text) {
         if !written.is_empty() {
             written.push_str("---\n");
         }
-        let value = serde_saphyr::from_str::<Value>(document.text).unwrap_or_default();
+        let value = leno_manifest::read(document.text).unwrap_or_default();
         match annotated(value, topology, choice, loaded) {
             Some(value) => written.push_str(&format!("{value:#}\n")),
             None if document.text.is_empty() => written.push_str("# Nothing.\n"),

@@ -4,6 +4,7 @@
 //! Not discovery: a bed is one machine, and one file says everything; it is replaced whole with every change.
 
 use super::authority::Identity;
+use leno_manifest::{Unreadable, read_all};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -100,10 +101,8 @@ pub fn protocol(app_protocol: &str, name: &str, number: u16) -> Protocol {
 ///
 /// # Errors
 /// It is not what `leno up` writes.
-pub fn documents(text: &str) -> Result<Vec<Value>, serde_json::Error> {
-    let documents = text.split("---\n").map(str::trim);
-    let documents = documents.filter(|text| text.starts_with('{'));
-    documents.map(serde_json::from_str).collect()
+pub fn documents(text: &str) -> Result<Vec<Value>, Unreadable> {
+    read_all(text).map(|(_, value)| value).collect()
 }
 
 struct PodSeen {
@@ -116,7 +115,7 @@ struct PodSeen {
 ///
 /// # Errors
 /// It is not what `leno up` writes.
-pub fn read(text: &str, own: &[IpAddr]) -> Result<Neighbours, serde_json::Error> {
+pub fn read(text: &str, own: &[IpAddr]) -> Result<Neighbours, Unreadable> {
     let documents = documents(text)?;
     let of_kind = |kind: &'static str| documents.iter().filter(move |value| value["kind"] == kind);
     let pods: Vec<PodSeen> = of_kind("Pod").map(pod).collect();
@@ -224,7 +223,7 @@ pub fn service_address(
     text: &str,
     namespace: &str,
     name: &str,
-) -> Result<Option<IpAddr>, serde_json::Error> {
+) -> Result<Option<IpAddr>, Unreadable> {
     let documents = documents(text)?;
     let found = documents.iter().find(|value| {
         value["kind"] == "Service"

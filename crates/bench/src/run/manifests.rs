@@ -4,9 +4,8 @@
 use crate::run::plan::BedKey;
 use crate::scenario::known::Known;
 use crate::scenario::topology::{Instances, Topology};
-use crate::scenario::yaml;
 use anyhow::{Context as _, bail};
-use leno_up::manifest::document;
+use leno_manifest::read_all;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -126,11 +125,10 @@ fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
     for file in files {
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("manifest {}", file.display()))?;
-        for document in document::split(&text) {
-            let value: Value = serde_saphyr::from_str(document.text).map_err(|error| {
-                let (line, column, said) = yaml::said(&error);
-                let line = document.first_line + line - 1;
-                anyhow::anyhow!("{}:{line}:{column}: {said}", file.display())
+        for (document, value) in read_all(&text) {
+            let value = value.map_err(|wrong| {
+                let line = document.first_line + wrong.line - 1;
+                anyhow::anyhow!("{}:{line}:{}: {}", file.display(), wrong.column, wrong.message)
             })?;
             if !value.is_null() {
                 objects.push(value);

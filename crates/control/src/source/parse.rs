@@ -1,13 +1,12 @@
 //! The text of one manifest to objects and problems; pure.
 //!
-//! Documents are cut apart before they are parsed, so that a mistake in one does not take the others with it.
+//! Each document is read alone, so that a mistake in one does not take the others with it.
 
 use super::{Key, Object, Origin, Problem, Sourced};
-use leno_inject::text;
-use leno_inject::typed::{self, Mistake};
+use leno_manifest::typed::{self, Mistake};
+use leno_manifest::{Unreadable, read_all};
 use serde::Deserialize;
 use serde_json::Value;
-use serde_saphyr::Location;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,59 +38,29 @@ struct Metadata {
 }
 
 /// One document while it is read.
-struct Document<'a> {
-    text: &'a str,
+struct Reading<'a> {
+    document: leno_manifest::Document<'a>,
     file: &'a Arc<Path>,
     number: usize,
-    line: u64,
 }
 
 /// Reads a manifest of any number of YAML documents; JSON is YAML.
 #[must_use]
 pub fn parse(file: &Arc<Path>, text: &str) -> Manifest {
     let mut manifest = Manifest::default();
-    for (number, (line, text)) in documents(text).into_iter().enumerate() {
-        Document { text, file, number: number + 1, line }.read(&mut manifest);
+    for (number, (document, value)) in read_all(text).enumerate() {
+        Reading { document, file, number: number + 1 }.read(value, &mut manifest);
     }
     manifest
 }
 
-/// Cuts at lines `---`; in valid YAML such a line at the first column is never inside a value.
-fn documents(text: &str) -> Vec<(u64, &str)> {
-    let mut found = Vec::new();
-    let (mut begin, mut begin_line, mut at) = (0, 1, 0);
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        let is_cut = line
-            .strip_prefix("---")
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
-        if is_cut {
-            found.push((begin_line, &text[begin..at]));
-            // What follows `---` on its line (a comment, or the document itself) belongs to the new document.
-            begin = at + 3;
-            begin_line = number as u64 + 1;
-        }
-        at += line.len();
-    }
-    found.push((begin_line, &text[begin..]));
-    found.retain(|(_, text)| !is_blank(text));
-    found
-}
-
-/// Nothing but comments, white space and directives.
-fn is_blank(text: &str) -> bool {
-    text.lines().all(|line| {
-        let line = line.trim();
-        line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "..."
-    })
-}
-
-impl Document<'_> {
-    fn origin(&self, line: u64) -> Origin {
-        Origin::File { file: self.file.clone(), document: self.number, line }
+impl Reading<'_> {
+    fn origin(&self, line: usize) -> Origin {
+        Origin::File { file: self.file.clone(), document: self.number, line: line as u64 }
     }
 
-    fn read(&self, manifest: &mut Manifest) {
-        let value: Value = match serde_saphyr::from_str(self.text) {
+    fn read(&self, value: Result<Value, Unreadable>, manifest: &mut Manifest) {
+        let value = match value {
             Ok(value) => value,
             Err(error) => {
                 manifest.broken = true;
@@ -146,7 +115,7 @@ impl Document<'_> {
         match checked.and_then(|()| Object::read_value(key.kind, value)) {
             Ok(object) => manifest.objects.push(Sourced {
                 key: key.clone(),
-                origin: self.origin(self.line),
+                origin: self.origin(self.document.first_line),
                 object: Arc::new(object),
             }),
             Err(Mistake { field, message }) => {
@@ -172,29 +141,21 @@ impl Document<'_> {
         self.problem(&format!("{kind} {name}"), "kind", format!("{version} {kind} {NOT_USED}"))
     }
 
-    fn not_yaml(&self, error: &serde_saphyr::Error) -> Problem {
-        let error = error.without_snippet();
-        let line = error.location().map_or(1, |at: Location| at.line()).max(1);
-        // The library appends the place in words; ours is in `origin`, counted in the file and not in the document.
-        let message = error.to_string();
-        let message = message.lines().next().unwrap_or_default();
-        let message = message.split(" at line ").next().unwrap_or(message).to_owned();
-        let origin = self.origin(self.line + line - 1).to_string();
+    fn not_yaml(&self, wrong: &Unreadable) -> Problem {
         Problem {
             object: "document".to_owned(),
-            origin,
+            origin: self.origin(self.document.first_line + wrong.line - 1).to_string(),
             field: String::new(),
-            message,
+            message: wrong.message.clone(),
             elsewhere: false,
         }
     }
 
     /// About a dotted field.
     fn problem(&self, object: &str, field: &str, message: impl Into<String>) -> Problem {
-        let line = self.line + text::line_of(self.text, field) as u64;
         Problem {
             object: object.to_owned(),
-            origin: self.origin(line).to_string(),
+            origin: self.origin(self.document.line_of(field)).to_string(),
             field: readable(field),
             message: message.into(),
             elsewhere: false,

@@ -6,7 +6,7 @@
 //! a mistake as in any other object, and the last good state stays: see [`super::parse`].
 
 use super::parse::readable;
-use leno_inject::typed::{self, Mistake, Typed};
+use leno_manifest::typed::{self, Mistake, Typed};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};

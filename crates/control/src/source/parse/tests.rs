@@ -41,6 +41,14 @@ fn documents_are_read_one_by_one() {
         &[],
     );
     check("", &[], &[]);
+    // As `leno up` reads it: `a_document_beside_its_separator_is_read` in crates/up.
+    let [one, two, three, four] = ["one", "two", "three", "four"]
+        .map(|name| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"));
+    check(
+        &format!("\u{feff}{one}\n--- {two}\n---\t{three}\r\n...\r\n{four}\r\n"),
+        &["Namespace one", "Namespace two", "Namespace three", "Namespace four"],
+        &[],
+    );
 }
 
 #[test]

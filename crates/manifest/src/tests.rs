@@ -1,6 +1,6 @@
 use super::*;
 use crate::patch::Operation;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn add(path: &str, value: Value) -> Operation {
     Operation::Add { path: path.into(), value }
@@ -99,32 +99,12 @@ fn empty_values() {
     }
 }
 
-/// What was JSON is JSON to those who read nothing else, whatever was null in it.
 #[test]
 fn json_stays_json() {
-    use crate::file::{Namespaces, inject_file, uninject_file};
-    let json = |text: &str| {
-        serde_json::from_str::<Value>(text).unwrap_or_else(|wrong| panic!("{wrong}: {text}"))
-    };
-    for (metadata, spec) in [
-        (
-            r#"{"name":"a","annotations":null}"#,
-            r#"{"volumes":null,"initContainers":null,"containers":[{"name":"x"}]}"#,
-        ),
-        ("null", r#"{"containers":[{"name":"x"}],"volumes":null}"#),
-        (r#"{"annotations":null}"#, r#"{"initContainers":null,"containers":[{"name":"x"}]}"#),
-        (r#"{"labels":{}}"#, r#"{"containers":[{"name":"x"}]}"#),
-    ] {
-        let file = format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec},"status":null}}"#
-        );
-        let done = inject_file(&file, "default", &Namespaces::new(), &crate::Mesh::default());
-        assert_eq!(json(&done.text)["spec"]["initContainers"][1]["name"], "leno-proxy", "{file}");
-        assert_eq!(json(&uninject_file(&done.text).text), json(&file));
-    }
     // Between braces alone: an empty map has no place to put a member first.
     let changed = change("{\"a\": {}, \"b\": [1]}", &[add("/a/c", json!("d"))]).unwrap();
-    assert_eq!(json(&changed.text), json!({"a": {"c": "d"}, "b": [1]}));
+    let value: Value = serde_json::from_str(&changed.text).unwrap();
+    assert_eq!(value, json!({"a": {"c": "d"}, "b": [1]}));
     assert!(changed.rewritten);
 }
 
@@ -146,6 +126,21 @@ fn files_are_their_documents() {
         "# c\n--- # d\na: 1\n--- {b: 2}\n",
         &[("", "# c\n", 1), ("--- # d\n", "a: 1\n", 3), ("---", " {b: 2}\n", 4)],
     );
+    check("---\t# c\r\na: 1\r\n---\r\n", &[("---\t# c\r\n", "a: 1\r\n", 2), ("---\r\n", "", 4)]);
+    check("---\t{a: 1}\n---\n", &[("---", "\t{a: 1}\n", 1), ("---\n", "", 3)]);
+    check("--- |\n  a\n---", &[("---", " |\n  a\n", 1), ("---", "", 4)]);
+    // What ends a document, and directives before the next.
+    check("a: 1\n...\n", &[("", "a: 1\n...\n", 1)]);
+    check("a: 1\n... # c\nb: 2\n", &[("", "a: 1\n... # c\n", 1), ("", "b: 2\n", 3)]);
+    check(
+        "a: 1\n...\n%YAML 1.2\n---\nb: 2\n",
+        &[("", "a: 1\n...\n", 1), ("", "%YAML 1.2\n", 3), ("---\n", "b: 2\n", 5)],
+    );
+    check("a: |\n  ...\n....\n", &[("", "a: |\n  ...\n....\n", 1)]);
+    // A byte order mark.
+    check("\u{feff}a: 1\n", &[("\u{feff}", "a: 1\n", 1)]);
+    check("\u{feff}---\na: 1\n---\nb: 2", &[("\u{feff}---\n", "a: 1\n", 2), ("---\n", "b: 2", 4)]);
+    check("\u{feff}{}{}", &[("\u{feff}", "{}", 1), ("", "{}", 1)]);
     check("a: |\n  ---\n----\n", &[("", "a: |\n  ---\n----\n", 1)]);
     // JSON objects one after another; what is not one of them is for the reader of YAML to refuse.
     check("{\"a\": 1}\n", &[("", "{\"a\": 1}\n", 1)]);
@@ -170,11 +165,49 @@ fn what_is_no_yaml_is_said() {
 }
 
 #[test]
-fn a_list_of_a_whole_cluster() {
-    use crate::file::{Namespaces, inject_file, uninject_file};
-    let one = "- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: a\n  spec:\n    containers:\n    - name: a\n";
-    let file = format!("apiVersion: v1\nkind: List\nitems:\n{}", one.repeat(2000));
-    let done = inject_file(&file, "default", &Namespaces::new(), &crate::Mesh::default());
-    assert_eq!(done.text.matches("- name: leno-proxy\n").count(), 4000, "containers and ports");
-    assert!(uninject_file(&done.text).text == file);
+fn values_and_mistakes_of_a_file() {
+    #[track_caller]
+    fn check(file: &str, expected: &[&str]) {
+        let seen: Vec<String> = read_all(file)
+            .map(|(document, value)| match value {
+                Ok(value) => format!("{} {value}", document.first_line),
+                Err(wrong) => format!("{} {wrong}", document.first_line),
+            })
+            .collect();
+        assert_eq!(seen, expected, "{file:?}");
+    }
+    check("", &[]);
+    check("# c\n---\n---\n...\n", &[]);
+    check("a: 1\n--- {b: 2}\n---\t{c: 3}\n", &["1 {\"a\":1}", "2 {\"b\":2}", "3 {\"c\":3}"]);
+    check("\u{feff}a: 1\r\n...\r\nb: 2\r\n", &["1 {\"a\":1}", "3 {\"b\":2}"]);
+    check("{\"a\": 1}\n{\"b\": 2}\n", &["1 {\"a\":1}", "2 {\"b\":2}"]);
+    check("%YAML 1.2\n---\na: yes\n", &["3 {\"a\":true}"]);
+    check(
+        "---\na: 1\na: 2\n---\nb: 2\n",
+        &["2 the field appears twice: a (line 2 of the document)", "5 {\"b\":2}"],
+    );
+}
+
+#[test]
+fn a_field_has_its_line_in_the_file() {
+    let file = "a: 1\n--- {b: 2}\n---\nc:\n  d: 3\n";
+    let lines: Vec<usize> = documents(file)
+        .iter()
+        .zip(["a", "b", "c.d"])
+        .map(|(document, field)| document.line_of(field))
+        .collect();
+    assert_eq!(lines, [1, 2, 5]);
+}
+
+#[test]
+fn each_mistake_has_its_place_once() {
+    let check = |text: &str, line: usize, column: usize, message: &str| {
+        let message = message.to_owned();
+        assert_eq!(read(text), Err(Unreadable { line, column, message }), "{text}");
+    };
+    check("a: 1\nb: [1, 2\nc: 3\n", 3, 2, "illegal placement of ':' indicator");
+    check("a: {b: 1, b: 2}\n", 1, 11, "the field appears twice: b");
+    check("a: 1\n---\nb: 2\n", 3, 1, "a second document begins here; a file has one");
+    check("a: *b\n", 1, 4, "alias references unknown anchor");
+    check("a:\n\tb: 1\n", 2, 2, "tabs disallowed within this context (block indentation)");
 }

@@ -1,10 +1,10 @@
 //! Values as YAML: blocks, two spaces, lists as far in as their key. What is written reads the same in YAML 1.1 and 1.2.
 
-use super::node::{Content, Node};
+use crate::node::{Content, Node};
 use serde_json::{Map, Value};
 
 /// A whole document. Keys come as in `like`, where that has them.
-pub(super) fn document(value: &Value, like: Option<&Node>, text: &str) -> String {
+pub(crate) fn document(value: &Value, like: Option<&Node>, text: &str) -> String {
     let mut out = String::new();
     match value {
         Value::Object(members) if !members.is_empty() => {
@@ -22,21 +22,21 @@ pub(super) fn document(value: &Value, like: Option<&Node>, text: &str) -> String
 }
 
 /// A member of a block map, with the lines below it; every line begins with `indent` spaces.
-pub(super) fn member(key: &str, value: &Value, indent: usize) -> String {
+pub(crate) fn member(key: &str, value: &Value, indent: usize) -> String {
     let mut out = String::new();
     one(&mut out, key, value, indent, None);
     out
 }
 
 /// Elements of a block list.
-pub(super) fn items(values: &[Value], indent: usize) -> String {
+pub(crate) fn items(values: &[Value], indent: usize) -> String {
     let mut out = String::new();
     list(&mut out, values, indent, None);
     out
 }
 
 /// A value on one line.
-pub(super) fn line(value: &Value) -> String {
+pub(crate) fn line(value: &Value) -> String {
     // JSON is YAML; with a space after `:` and `,` it is so to every reader.
     value.to_string()
 }

@@ -5,18 +5,18 @@ use std::ops::Range;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) content: Content,
+pub(crate) struct Node {
+    pub(crate) content: Content,
     /// From its first byte to its last; a block ends with the last value in it.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// In braces or brackets.
-    pub(super) flow: bool,
+    pub(crate) flow: bool,
     /// Something elsewhere in the document is the same value.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// A text as it stands, on one line and without quotes, or anything else.
     Scalar {
         plain: bool,
@@ -28,16 +28,16 @@ pub(super) enum Content {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Member {
-    pub(super) key: String,
+pub(crate) struct Member {
+    pub(crate) key: String,
     /// Where the key begins and ends, its quotes with it.
-    pub(super) start: usize,
-    pub(super) key_end: usize,
-    pub(super) value: Node,
+    pub(crate) start: usize,
+    pub(crate) key_end: usize,
+    pub(crate) value: Node,
 }
 
 impl Node {
-    pub(super) fn member(&self, key: &str) -> Option<(usize, &Member)> {
+    pub(crate) fn member(&self, key: &str) -> Option<(usize, &Member)> {
         let Content::Map(members) = &self.content else { return None };
         members.iter().enumerate().find(|(_, member)| member.key == key)
     }
@@ -54,7 +54,7 @@ struct Open {
 }
 
 /// The document's tree; `None` for what cannot be edited in place.
-pub(super) fn parse(text: &str) -> Option<Node> {
+pub(crate) fn parse(text: &str) -> Option<Node> {
     let mut open: Vec<Open> = Vec::new();
     let mut root = None;
     for next in Parser::new_from_str(text) {

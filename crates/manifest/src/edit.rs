@@ -1,8 +1,8 @@
 //! A patch as edits of the text. What is added comes first in its map or list, where the place is always known.
 
-use super::node::{Content, Member, Node};
-use super::write;
+use crate::node::{Content, Member, Node};
 use crate::patch::{Operation, parts};
+use crate::write;
 use serde_json::Value;
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ type Edit = (Range<usize>, String);
 /// The changed text; `None` where the text is written in a way that this does not follow.
 ///
 /// All places are those of the text as it was: a patch that adds several elements to one list does so from its front.
-pub(super) fn edit(text: &str, root: &Node, patch: &[Operation]) -> Option<String> {
+pub(crate) fn edit(text: &str, root: &Node, patch: &[Operation]) -> Option<String> {
     let mut edits = Vec::new();
     for step in patch {
         let path: Vec<String> = parts(step.path()).collect();
