@@ -64,7 +64,7 @@ const FLOORS: [(&str, &[&str]); 20] = [
     ("leno-inject", &["leno-model", "leno-text", "leno-manifest"]),
     ("leno-kube", &["leno-runtime"]),
     ("leno-api", &["leno-model"]),
-    ("leno-tls", &["leno-model"]),
+    ("leno-tls", &["leno-model", "leno-text"]),
     ("leno-proxy", &["leno-model", "leno-http1", "leno-api", "leno-tls", "leno-runtime"]),
     (
         "leno-control",

@@ -26,6 +26,7 @@ use crate::scenario::{self, Mistake, Scenario};
 use anyhow::{Context as _, bail};
 use aws_lc_rs::digest;
 use interrupt::Interrupt;
+use leno_runtime::hex;
 use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(impossible.is_empty(), "{}", impossible.join("\n"));
     let interrupt = Interrupt::watch()?;
     let sha256 = digest::digest(&digest::SHA256, text.as_bytes());
-    let sha256 = sha256.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex::lower(sha256.as_ref());
     let manifest = Manifest {
         tool: request.version.clone(),
         host: machine::describe(),

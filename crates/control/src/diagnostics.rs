@@ -12,6 +12,7 @@ mod shown;
 use crate::world::World;
 use leno_api::outbound::Target;
 use leno_model::name::WorkloadId;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 /// Why there is no answer.
@@ -86,33 +87,19 @@ struct Query(Vec<(String, String)>);
 impl Query {
     fn read(text: &str) -> Self {
         let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-        Self(pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect())
+        Self(
+            pairs
+                .map(|(name, value)| {
+                    (name.to_owned(), percent_decode_str(value).decode_utf8_lossy().into_owned())
+                })
+                .collect(),
+        )
     }
 
     fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(known, _)| known == name)?;
         Some(value.1.as_str()).filter(|value| !value.is_empty())
     }
-}
-
-/// Percent signs undone; one that is followed by no number stays.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hexadecimal = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match hexadecimal.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The roots that are trusted, and the one trust domain they vouch for.
 
 use crate::validity;
+use leno_text::hex;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls_pki_types::CertificateDer;
@@ -42,7 +43,7 @@ impl Root {
         // rustls lends us the hash of one of its suites: no library more for a few bytes.
         let suite = TLS13_AES_128_GCM_SHA256.tls13().expect("it is of TLS 1.3, by its name");
         let hash = suite.common.hash_provider.hash(certificate);
-        let fingerprint = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let fingerprint = hex::lower(hash.as_ref());
         let not_after = validity::read(certificate).map_or(0, |life| life.not_after);
         Self { fingerprint, not_after }
     }

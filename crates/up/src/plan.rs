@@ -1,12 +1,14 @@
 //! Objects to workloads: what should run, with the defaults of Kubernetes filled in; and the next steps towards it. Pure.
 
 use crate::manifest::{Key, Objects, key};
+use fnv::FnvHasher;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use leno_inject::annotation::{self, Settings};
 use leno_inject::scope::{self, Marks, Wish, Words};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::Hasher as _;
 
 /// What a workload is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,7 +162,9 @@ fn template_of(
     let annotations = metadata.annotations.unwrap_or_default();
     // The order of fields is the order of their declaration, so the text is stable.
     let text = serde_json::to_string(&(&labels, &annotations, &spec)).unwrap_or_default();
-    let hash = short(fnv(text.as_bytes()), 10);
+    let mut hasher = FnvHasher::default();
+    hasher.write(text.as_bytes());
+    let hash = short(hasher.finish(), 10);
     (Template { labels, annotations, spec, hash, meshed, proxy }, wrong)
 }
 
@@ -170,13 +174,6 @@ fn port_named(spec: &PodSpec, name: &str) -> Option<u16> {
     let mut ports = all.flat_map(|container| container.ports.iter().flatten());
     let port = ports.find(|port| port.name.as_deref() == Some(name))?;
     u16::try_from(port.container_port).ok().filter(|number| *number > 0)
-}
-
-/// FNV-1a, 64 bits: stable over runs, unlike the standard library's.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// A number in letters that make no words, as Kubernetes names pods.

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use flate2::{Compression, GzBuilder};
+use leno_text::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -180,7 +181,7 @@ fn compressed(plain: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::lower(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

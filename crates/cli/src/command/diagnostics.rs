@@ -8,6 +8,7 @@ use crate::args::{Diagnostics, DiagnosticsVerb, Endpoints, Format, Policy, Proxy
 use crate::home::{Home, Member};
 use crate::output;
 use anyhow::{Context, bail};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::Path;
@@ -207,15 +208,13 @@ fn controller_metrics(home: &Home) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Bytes that stay as they are in the value of a query.
+const PLAIN: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b':');
+
 /// As a value in a query.
 fn encoded(text: &str) -> String {
-    let one = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    };
-    text.bytes().map(one).collect()
+    utf8_percent_encode(text, PLAIN).to_string()
 }
 
 #[cfg(test)]

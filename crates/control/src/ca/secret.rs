@@ -8,12 +8,12 @@ use super::root::{Link, certificates_of};
 use crate::world::MeshNames;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use leno_inject::Mesh;
+use leno_runtime::hex;
 use leno_tls::verify::{self, Side};
 use leno_tls::{Anchors, CredentialError, Refused, UnixTime, serving, validity};
 use rcgen::KeyPair;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// The Secret with the issuer.
@@ -161,11 +161,7 @@ impl Authority {
     #[must_use]
     pub fn serial(&self) -> String {
         let serial = self.chain.first().and_then(|issuer| validity::serial(issuer));
-        let mut text = String::new();
-        for byte in serial.unwrap_or_default() {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        hex::lower(serial.unwrap_or_default())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::limit::{API_WAIT_MAX, EVENTS_KNOWN_MAX, EVENTS_PER_MINUTE_MAX};
 use crate::source::Problem;
 use crate::source::kubernetes::api_version_of;
+use fnv::FnvHasher;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -10,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use std::collections::HashSet;
+use std::hash::Hasher as _;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -114,13 +116,14 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     })
 }
 
-/// FNV-1a, of 64 bits, of what is said.
+/// The same for the same problem, whoever writes the Event.
 fn fingerprint(problem: &Problem) -> u64 {
-    let said = [&problem.object, &problem.field, &problem.message];
-    let bytes = said.iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    let mut hasher = FnvHasher::default();
+    for text in [&problem.object, &problem.field, &problem.message] {
+        hasher.write(text.as_bytes());
+        hasher.write_u8(0);
+    }
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use leno_runtime::hex;
 use leno_tls::{Serving, validity};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
@@ -59,8 +60,7 @@ impl Made {
             Ok(params)
         };
         // A name of its own, so that two CAs in one bundle are never taken for each other.
-        let number: String =
-            random_serial()?.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let number = hex::lower(&random_serial()?[..4]);
         let mut authority = params(format!("leno-injector-ca-{number}"))?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 
 /// The codes in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -115,36 +115,16 @@ impl Status {
 
 const EMPTY: HeaderValue = HeaderValue::from_static("");
 
+/// Bytes that may not stand in `grpc-message`; those above ASCII are encoded always.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
 /// Percent-encodes what may not stand in `grpc-message`.
 fn escape(message: &str) -> Vec<u8> {
-    let mut out = String::with_capacity(message.len());
-    for byte in message.bytes() {
-        if (0x20..0x7F).contains(&byte) && byte != b'%' {
-            out.push(char::from(byte));
-        } else {
-            let _infallible = write!(out, "%{byte:02X}");
-        }
-    }
-    out.into_bytes()
+    utf8_percent_encode(message, ESCAPED).to_string().into_bytes()
 }
 
 fn unescape(message: &[u8]) -> String {
-    let mut out = Vec::with_capacity(message.len());
-    let mut rest = message;
-    while let Some((&byte, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(decoded) if byte == b'%' => {
-                out.push(decoded);
-                rest = &after[2..];
-            }
-            _ => {
-                out.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode(message).decode_utf8_lossy().into_owned()
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
