@@ -2,8 +2,8 @@
 
 use crate::annotation::{self, LINKERD_INJECT, MESHED, WAS};
 use crate::mesh::{self, Mesh};
-use crate::pod;
 use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish, Words};
+use crate::{is_empty, names, pod};
 use leno_manifest::patch::{Operation, escaped};
 use serde_json::{Map, Value, json};
 
@@ -55,7 +55,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
     if whole {
         // A copy for debugging has none: `kubectl debug --copy-to` takes annotations away. The control plane sees the containers.
         if let Some(word) = marks.annotations.get(MESHED).filter(|word| **word != "true") {
-            wrong.push(format!("it has {}, and annotation {MESHED}: {word:?}", pod::PROXY));
+            wrong.push(format!("it has {}, and annotation {MESHED}: {word:?}", names::PROXY));
         }
     } else {
         for written in [MESHED, WAS] {
@@ -73,7 +73,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
             Outcome::Refuse(wrong)
         }
         Ok(_) if !wrong.is_empty() => Outcome::Refuse(wrong),
-        Ok(_) if whole => Outcome::Skip(format!("it already has {}", pod::PROXY)),
+        Ok(_) if whole => Outcome::Skip(format!("it already has {}", names::PROXY)),
         Ok(mut settings) => {
             let mut warnings = std::mem::take(&mut settings.warnings);
             warnings.extend(warn(spec, &marks, namespace, &settings, mesh.words));
@@ -163,15 +163,5 @@ fn prepare(path: &str, field: Option<&Value>, was: &mut Map<String, Value>) -> b
             true
         }
         Some(_) => false,
-    }
-}
-
-/// Nothing, in any of its forms.
-pub(crate) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        _ => false,
     }
 }

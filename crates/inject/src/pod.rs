@@ -9,30 +9,11 @@
 //! (`control::world::probe`). The proxy's own port for probes is not captured.
 
 use crate::annotation::{DRAIN, Resources, Settings, To, VOCABULARY};
-use crate::inject::is_empty;
+use crate::is_empty;
 use crate::mesh::Mesh;
+use crate::names::{ADMIN_PORT, IDENTITY_VOLUME, INBOUND_PORT, INIT, PROXY, STATE_VOLUME, USER};
 use serde_json::{Map, Value, json};
 
-/// The init container that installs the rules.
-pub const INIT: &str = "leno-init";
-/// The proxy.
-pub const PROXY: &str = "leno-proxy";
-/// Token and roots, as files that the kubelet keeps fresh.
-pub const IDENTITY_VOLUME: &str = "leno-identity";
-/// What the proxy knew last, for its next start in the same pod.
-pub const STATE_VOLUME: &str = "leno-state";
-/// Volumes of ours.
-pub const VOLUMES: [&str; 2] = [IDENTITY_VOLUME, STATE_VOLUME];
-/// The user whose traffic the kernel does not capture.
-pub const USER: u64 = 2102;
-/// Where the kernel sends what arrives.
-const INBOUND_PORT: u64 = 4143;
-/// Where the kernel sends what leaves.
-const OUTBOUND_PORT: u64 = 4140;
-/// Readiness, liveness, metrics.
-const ADMIN_PORT: u64 = 4191;
-/// Ports that a pod's containers cannot have.
-pub const PORTS: [u64; 3] = [INBOUND_PORT, OUTBOUND_PORT, ADMIN_PORT];
 /// The audience that the mesh wants in a token: a token for the API server is worth nothing to it, nor the other way round.
 pub const AUDIENCE: &str = "leno.dev/identity";
 /// Life of a token; the kubelet renews it after four fifths. It is needed at each certification only.

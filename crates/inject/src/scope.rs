@@ -4,8 +4,8 @@
 //! so on the pod.
 
 use crate::annotation::{INJECT, LINKERD_INJECT};
-use crate::inject::is_empty;
-use crate::pod::{INIT, PORTS, PROXY, USER, VOLUMES};
+use crate::is_empty;
+use crate::names::{INIT, PORTS, PROXY, USER, VOLUMES};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Takes out exactly what [`mod@crate::inject`] put in.
 
 use crate::annotation::{MESHED, WAS};
-use crate::inject::is_empty;
-use crate::pod::{INIT, PROXY, VOLUMES};
+use crate::is_empty;
+use crate::names::{INIT, PROXY, VOLUMES};
 use crate::scope::{is_whole, name_of};
 use leno_manifest::patch::{Operation, escaped};
 use serde_json::{Map, Value};

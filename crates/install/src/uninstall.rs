@@ -91,7 +91,7 @@ pub fn shown(reference: &Value) -> String {
 #[must_use]
 pub fn certified_by(spec: &Value) -> Option<&str> {
     let all = spec["initContainers"].as_array()?.iter();
-    let proxy = all.clone().find(|one| one["name"] == leno_inject::pod::PROXY)?;
+    let proxy = all.clone().find(|one| one["name"] == leno_inject::names::PROXY)?;
     let variables = proxy["env"].as_array()?.iter();
     let identity = variables.clone().find(|one| one["name"] == "LENO_PROXY_CONTROL_IDENTITY")?;
     identity["value"].as_str()?.split_once("/ns/")?.1.split('/').next()

@@ -216,7 +216,7 @@ fn word(text: &'static str) -> Arc<str> {
 
 /// Whether one of the pod's sidecars is the proxy; a container of the application's may have any name.
 fn proxy_of(spec: &kept::PodSpec) -> Option<&kept::Container> {
-    spec.init_containers.iter().find(|container| &*container.name == leno_inject::pod::PROXY)
+    spec.init_containers.iter().find(|container| &*container.name == leno_inject::names::PROXY)
 }
 
 /// The identity of a service account.

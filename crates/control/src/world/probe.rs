@@ -55,7 +55,7 @@ impl How {
 
 /// Probes of the kubelet, each once.
 pub(super) fn read(spec: &PodSpec) -> Vec<Asked> {
-    let ours = [leno_inject::pod::INIT, leno_inject::pod::PROXY];
+    let ours = [leno_inject::names::INIT, leno_inject::names::PROXY];
     let mut asked = BTreeSet::new();
     for container in spec.every_container().filter(|container| !ours.contains(&&*container.name)) {
         let probes =

@@ -3,7 +3,7 @@
 use super::facts::{CONFIG, Facts, NAMESPACES, PODS, full_name, text};
 use super::replicas::is_ready;
 use super::{Category, failed, passing, some_of, warning};
-use leno_inject::pod::PROXY;
+use leno_inject::names::PROXY;
 use leno_inject::scope::{self, Marks, Namespace, Wish};
 use leno_inject::{Outcome, inject};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use super::{Category, entries, failed, passing, warning};
 use crate::certificates::{self, Pair};
 use crate::linkerd;
 use base64::Engine as _;
-use leno_inject::pod::INIT;
+use leno_inject::names::INIT;
 use leno_inject::scope::{self, Words};
 use leno_tls::{Serving, UnixTime};
 use rustls_pki_types::PrivateKeyDer;
