@@ -25,6 +25,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// The container name that a proxy is listed and logged under.
+const PROXY_NAME: &str = "leno-proxy";
 /// How soon a pod that could not be made is tried again.
 const RETRY: Backoff =
     Backoff { min: Duration::from_millis(500), max: Duration::from_secs(30), jitter_ratio: 0.0 };
@@ -87,7 +89,7 @@ pub fn initial_states(template: &Template) -> (Vec<ContainerState>, Option<Conta
     };
     let inits = template.spec.init_containers.iter().flatten();
     let containers = inits.chain(&template.spec.containers).map(|container| state(&container.name));
-    (containers.collect(), template.meshed.then(|| state(sidecar::NAME)))
+    (containers.collect(), template.meshed.then(|| state(PROXY_NAME)))
 }
 
 /// The whole life of a pod; returns when nothing of it is left.

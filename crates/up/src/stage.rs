@@ -4,6 +4,7 @@
 //! no code runs between a fork and an exec.
 
 mod root;
+mod verb;
 
 use crate::container::Start;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,18 +19,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-
-/// The first process of a pod.
-pub const FIRST: &str = "__first";
-/// A container or proxy of a pod, until it becomes the program.
-pub const CONTAINER: &str = "__container";
-/// A program in a running container (exec probes, preStop), until it becomes the program.
-pub const INSIDE: &str = "__inside";
-/// A program of the node, until it becomes the program.
-pub const NODE: &str = "__node";
-
-/// A program below directories that only their owner may enter ([`crate::passage`]), until it becomes the program.
-pub const PASSAGE: &str = "__passage";
+pub use verb::{CONTAINER, FIRST, INSIDE, NODE, PASSAGE};
 
 /// As a shell answers for a program that cannot be run.
 const CANNOT_RUN: u8 = 127;

@@ -101,7 +101,7 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
         &run.key.0,
         &run.key.1,
         &process.name,
-        run.home.show_logs && process.name != super::sidecar::NAME,
+        run.home.show_logs && process.name != super::PROXY_NAME,
     );
     let (mut restarts, mut delays) = (0_u32, 0_u32);
     let mut before = String::new();

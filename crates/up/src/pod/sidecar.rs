@@ -4,8 +4,8 @@
 //! [`place_of_substitute`] adds, ready by the same question. It is started as root, so that it can add rules of its own, and
 //! has to give up its privileges itself: what runs as another user than [`USER`] is captured.
 
-use super::Run;
 use super::process::{self, Probes, Process, Restart};
+use super::{PROXY_NAME, Run};
 use crate::address::{CONTROL, CONTROL_PORT, NODE_V4, NODE_V6};
 use crate::container::Start;
 use crate::probe::{Question, Timing};
@@ -21,8 +21,6 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The container name that it is listed and logged under.
-pub const NAME: &str = "leno-proxy";
 /// The user whose traffic the kernel does not capture.
 const USER: u32 = 2102;
 /// Where `/ready` and `/metrics` are.
@@ -66,7 +64,7 @@ pub async fn start(
     let question =
         Question::Http { path: "/ready".to_owned(), port: ADMIN_PORT, headers: Vec::new() };
     let proxy = Process {
-        name: NAME.to_owned(),
+        name: PROXY_NAME.to_owned(),
         start: Start {
             command,
             environment,
@@ -82,7 +80,7 @@ pub async fn start(
         probes: Probes { readiness: Some((question, readiness)), ..Probes::default() },
     };
     let kept = tasks::spawn("proxy", process::keep(Arc::clone(run), proxy, stopped));
-    process::until_started(run, NAME, end).await;
+    process::until_started(run, PROXY_NAME, end).await;
     Ok(kept)
 }
 
