@@ -5,7 +5,7 @@
 //! - [`series`]: the numbers behind one set of labels.
 //! - [`registry`]: all series of all threads, summed at scrape.
 //! - [`report`]: the end of a connection, in metric and log.
-//! - [`exposition`]: the registry as Prometheus text.
+//! - [`exposition`]: the registry as Prometheus text; [`text`] writes its lines.
 //! - [`process`]: the process's own figures.
 //! - [`access_log`]: one line per request, off by default.
 //!
@@ -20,6 +20,7 @@ pub mod recorder;
 pub mod registry;
 pub mod report;
 pub mod series;
+pub mod text;
 
 pub use labels::{
     AuthzLabels, Direction, HttpLabels, NoTls, PeerSide, TcpLabels, TlsLabel, Transport,

@@ -1,6 +1,6 @@
 //! Figures for metrics, and whether the control plane is there.
 
-use crate::telemetry::exposition::{head, sample};
+use crate::telemetry::text::{head, sample};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

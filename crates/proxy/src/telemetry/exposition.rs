@@ -4,6 +4,7 @@ use super::histogram::{BOUNDS_MS, Sum};
 use super::process;
 use super::registry::{Entries, Registry};
 use super::series::{Answer, ERRNOS, HttpBlock, TcpBlock, lock};
+use super::text::{head, sample};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,20 +76,6 @@ impl Registry {
         process::write(&mut text, self.started);
         text
     }
-}
-
-/// `# HELP` and `# TYPE`.
-pub fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-/// One line; `labels` without braces.
-pub fn sample(text: &mut String, name: &str, labels: &str, value: impl std::fmt::Display) {
-    let _ = if labels.is_empty() {
-        writeln!(text, "{name} {value}")
-    } else {
-        writeln!(text, "{name}{{{labels}}} {value}")
-    };
 }
 
 /// What all threads counted for one label set.

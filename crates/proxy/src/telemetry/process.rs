@@ -1,6 +1,6 @@
 //! The process's own figures, under the names that every Prometheus client uses.
 
-use super::exposition::{head, sample};
+use super::text::{head, sample};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -2,7 +2,7 @@
 
 use super::SnapshotError;
 use super::directory::DirectoryError;
-use crate::telemetry::exposition::{head, sample};
+use crate::telemetry::text::{head, sample};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
