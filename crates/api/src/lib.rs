@@ -10,6 +10,7 @@
 //! writes; `request` and `read_request` do the same for what a proxy asks; `unserved` lists what a message
 //! asks for that Leno understands and does not carry out, so that somebody is told.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod destination;
 mod error;

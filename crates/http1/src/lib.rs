@@ -13,6 +13,7 @@
 //! [`canonical`] (the form that routing and policy match on), [`corpus`] (messages with their
 //! verdicts, for tests here and on real sockets).
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod body;
 pub mod canonical;

@@ -7,6 +7,7 @@
 //!
 //! Pure. Not here: what objects mean, and which of them a program uses.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod change;
 mod document;

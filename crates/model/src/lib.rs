@@ -7,6 +7,7 @@
 //! - [`policy`]: who may: [`policy::decide`].
 //! - [`limit`]: limits that both planes respect.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod limit;
 pub mod name;

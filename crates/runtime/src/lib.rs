@@ -16,6 +16,7 @@
 
 // Not `forbid`, which those modules could not lift that need a call of the system's.
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod backoff;
 pub mod drain;

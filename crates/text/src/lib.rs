@@ -5,6 +5,7 @@
 //! - [`hex`]: bytes as hexadecimal digits.
 //! - [`prometheus_text`]: what a scrape of `/metrics` returns.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod duration;
 pub mod hex;

@@ -14,6 +14,7 @@
 //! What is *not* here: sockets, when a certificate is renewed (`proxy::identity`), who gets one (`control::ca`).
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod anchors;
 pub mod client;
