@@ -6,19 +6,16 @@ use leno_inject::{Injected, Mesh, Outcome, inject, uninject};
 use leno_manifest::patch::apply;
 use serde_json::{Value, json};
 
-/// xorshift64; the seed of a failure is printed.
-struct Random(u64);
+/// The seed of a failure is printed.
+struct Random(fastrand::Rng);
 
 impl Random {
     fn seeded(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     fn below(&mut self, count: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % count
+        self.0.u64(..count)
     }
 
     fn word(&mut self) -> String {

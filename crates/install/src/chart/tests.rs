@@ -306,11 +306,8 @@ fn yaml_and_json_say_the_same() {
     let list: Value = serde_json::from_str(&json(&objects)).unwrap();
     let values: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
     assert_eq!(list["items"], Value::Array(values.clone()));
-    let read: Vec<Value> = documents(&yaml(&objects))
-        .iter()
-        .map(|document| serde_saphyr::from_str(document).unwrap())
-        .filter(|value: &Value| !value.is_null())
-        .collect();
+    let read: Vec<Value> =
+        leno_manifest::read_all(&yaml(&objects)).map(|(_, value)| value.unwrap()).collect();
     assert_eq!(read, values);
 }
 
