@@ -9,6 +9,7 @@
 //! `transparency_tcp` (silences of three seconds) and `smuggling` on the undeclared port (10-20 s each).
 
 mod bench_run;
+mod families;
 mod limits;
 mod memory;
 mod programs;

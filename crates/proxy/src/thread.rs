@@ -103,6 +103,21 @@ impl ThreadContext {
         self.own_addresses.contains(&address)
     }
 
+    /// The same port on our pod's address of the other family; `None` for an address that is not our pod's.
+    #[must_use]
+    pub fn other_family(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let is_of_pod = |own: &IpAddr| match own {
+            IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
+            IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+        };
+        let ip = address.ip();
+        if !self.is_own_address(ip) || !is_of_pod(&ip) {
+            return None;
+        }
+        let mut others = self.own_addresses.iter().filter(|own| own.is_ipv4() != ip.is_ipv4());
+        others.find(|own| is_of_pod(own)).map(|own| SocketAddr::new(*own, address.port()))
+    }
+
     /// The port that other proxies send transport headers to.
     #[must_use]
     pub fn inbound_port(&self) -> u16 {

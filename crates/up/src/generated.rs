@@ -2,10 +2,11 @@
 //! Services with theirs, EndpointSlices. Pure; the file is written by the supervisor.
 
 use crate::plan::Kind;
-use crate::service::View;
+use crate::service::{Family, View};
 use crate::world::{Phase, World};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The annotation by which the control plane knows that a pod has a proxy.
 pub const MESHED: &str = "leno.dev/meshed";
@@ -80,10 +81,14 @@ fn services(views: &[View]) -> Vec<Value> {
     for view in views {
         let mut service = serde_json::to_value(&view.service).unwrap_or_default();
         service["metadata"]["namespace"] = view.key.0.clone().into();
+        let families: Vec<&str> = view.families.iter().map(Family::name).collect();
+        service["spec"]["ipFamilies"] = json!(families);
+        service["spec"]["ipFamilyPolicy"] = view.families.policy().into();
         if let Some(address) = view.address {
-            service["spec"]["clusterIP"] = address.v4.to_string().into();
-            service["spec"]["clusterIPs"] = json!([address.v4, address.v6]);
-            service["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"]);
+            let addresses: Vec<IpAddr> =
+                view.families.iter().map(|family| family.of(address)).collect();
+            service["spec"]["clusterIP"] = json!(addresses[0]);
+            service["spec"]["clusterIPs"] = json!(addresses);
         }
         objects.push(service);
     }
@@ -111,15 +116,11 @@ fn slices(views: &[View]) -> Vec<Value> {
                     object
                 })
                 .collect();
-            for family in ["IPv4", "IPv6"] {
+            for family in view.families.iter() {
                 let endpoints: Vec<Value> = endpoints
                     .iter()
                     .map(|endpoint| {
-                        let address = match family {
-                            "IPv4" => endpoint.address.v4.to_string(),
-                            _ => endpoint.address.v6.to_string(),
-                        };
-                        let mut object = json!({"addresses": [address],
+                        let mut object = json!({"addresses": [family.of(endpoint.address)],
                             "conditions": {"ready": endpoint.ready, "serving": endpoint.ready,
                                 "terminating": endpoint.ending},
                             "nodeName": "leno",
@@ -131,10 +132,10 @@ fn slices(views: &[View]) -> Vec<Value> {
                     })
                     .collect();
                 objects.push(json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-                    "metadata": {"name": format!("{name}-{}-{group}", family.to_ascii_lowercase()), "namespace": namespace,
+                    "metadata": {"name": format!("{name}-{}-{group}", family.name().to_ascii_lowercase()), "namespace": namespace,
                         "labels": {"kubernetes.io/service-name": name,
                             "endpointslice.kubernetes.io/managed-by": "leno-up"}},
-                    "addressType": family, "ports": ports, "endpoints": endpoints}));
+                    "addressType": family.name(), "ports": ports, "endpoints": endpoints}));
             }
         }
     }

@@ -7,7 +7,7 @@ use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{RData, Record, RecordType};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// The domain of the cluster.
 pub const DOMAIN: &str = "cluster.local";
@@ -17,12 +17,10 @@ const TTL_SECONDS: u32 = 5;
 /// Addresses behind a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// IPv4.
-    pub v4: Vec<Ipv4Addr>,
-    /// IPv6.
-    pub v6: Vec<Ipv6Addr>,
+    /// Of every family that the Service has.
+    pub addresses: Vec<IpAddr>,
     /// Pods by host name, for `pod.service.namespace.svc`.
-    pub hosts: BTreeMap<String, (Ipv4Addr, Ipv6Addr)>,
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
 }
 
 /// Every name that exists.
@@ -70,18 +68,17 @@ impl Table {
         let Some(named) = self.services.get(&(namespace.to_owned(), service.to_owned())) else {
             return Answer::Unknown;
         };
-        let (v4, v6) = match host {
-            None => (named.v4.clone(), named.v6.clone()),
-            Some(host) => match named.hosts.get(host) {
-                Some((v4, v6)) => (vec![*v4], vec![*v6]),
-                None => return Answer::Unknown,
-            },
+        let found = match host {
+            None => Some(&named.addresses),
+            Some(host) => named.hosts.get(host),
         };
-        Answer::Addresses(match family {
-            Family::V4 => v4.into_iter().map(IpAddr::from).collect(),
-            Family::V6 => v6.into_iter().map(IpAddr::from).collect(),
-            Family::Other => Vec::new(),
-        })
+        let Some(found) = found else { return Answer::Unknown };
+        let is_asked = |address: &&IpAddr| match family {
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+            Family::Other => false,
+        };
+        Answer::Addresses(found.iter().filter(is_asked).copied().collect())
     }
 
     /// Answers a message; `None` when it is not a question that can be answered at all.
@@ -135,12 +132,8 @@ mod tests {
     fn table() -> Table {
         let mut table = Table::default();
         let named = Named {
-            v4: vec![Ipv4Addr::new(10, 96, 0, 20)],
-            v6: vec!["fd00:10:96::14".parse().unwrap()],
-            hosts: BTreeMap::from([(
-                "web-0".into(),
-                (Ipv4Addr::new(10, 244, 0, 9), Ipv6Addr::LOCALHOST),
-            )]),
+            addresses: ["10.96.0.20", "fd00:10:96::14"].map(|ip| ip.parse().unwrap()).into(),
+            hosts: BTreeMap::from([("web-0".into(), vec![[10, 244, 0, 9].into()])]),
         };
         table.services.insert(("default".into(), "reviews".into()), named);
         table
@@ -153,6 +146,7 @@ mod tests {
             ("Reviews.Default.svc.cluster.local.", Family::V6, "fd00:10:96::14"),
             ("reviews.default.svc.cluster.local", Family::Other, ""),
             ("web-0.reviews.default.svc.cluster.local", Family::V4, "10.244.0.9"),
+            ("web-0.reviews.default.svc.cluster.local", Family::V6, ""),
             ("web-1.reviews.default.svc.cluster.local", Family::V4, "unknown"),
             ("reviews.other.svc.cluster.local", Family::V4, "unknown"),
             ("default.svc.cluster.local", Family::V4, ""),

@@ -1,5 +1,9 @@
 //! Services: the world to virtual addresses and endpoints, and from there to rules, names and EndpointSlices. Pure.
 
+mod family;
+
+pub use family::{Families, Family};
+
 use crate::address::Pair;
 use crate::manifest::Key;
 use crate::names::{Named, Table};
@@ -8,7 +12,7 @@ use crate::ruleset::Forward;
 use crate::world::{Phase, PodState, World};
 use k8s_openapi::api::core::v1::{Container, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// One pod behind a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +38,10 @@ pub struct View {
     pub key: Key,
     /// The object.
     pub service: Service,
-    /// Its addresses; `None` when it is headless.
+    /// Its addresses; `None` when it is headless. Only those of `families` are used.
     pub address: Option<Pair>,
+    /// The address families that it has.
+    pub families: Families,
     /// Its ports.
     pub ports: Vec<ServicePort>,
     /// Pods that it selects.
@@ -49,9 +55,14 @@ pub fn is_headless(service: &Service) -> bool {
     spec.and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
 }
 
-/// Gives every Service its addresses; answers those that cannot have the one they wish for.
+/// Gives every Service its addresses; answers those that cannot have what they ask for.
 pub fn give_addresses(world: &mut World) -> Vec<String> {
     let mut mistakes = Vec::new();
+    for ((namespace, name), service) in &world.objects.services {
+        if let Err(wrong) = Families::of(service, world.has_ipv6) {
+            mistakes.push(format!("service {namespace}/{name}: {wrong}"));
+        }
+    }
     let services = world.objects.services.iter();
     let (wishes, others): (Vec<_>, Vec<_>) = services
         .filter(|(_, service)| !is_headless(service))
@@ -86,7 +97,7 @@ pub fn give_addresses(world: &mut World) -> Vec<String> {
 /// Every Service as it is now.
 #[must_use]
 pub fn views(world: &mut World) -> Vec<View> {
-    let World { objects, pods, service_addresses, .. } = world;
+    let World { objects, pods, service_addresses, has_ipv6, .. } = world;
     let mut views = Vec::new();
     for ((namespace, name), service) in &objects.services {
         let spec = service.spec.clone().unwrap_or_default();
@@ -109,7 +120,9 @@ pub fn views(world: &mut World) -> Vec<View> {
             }
         }
         let key = (namespace.clone(), name.clone());
-        views.push(View { key, service: service.clone(), address, ports, endpoints });
+        // What cannot be read was refused before it came into force.
+        let families = Families::of(service, *has_ipv6).unwrap_or_default();
+        views.push(View { key, service: service.clone(), address, families, ports, endpoints });
     }
     views
 }
@@ -152,19 +165,21 @@ pub fn forwards(views: &[View]) -> Vec<Forward> {
         let Some(address) = view.address else { continue };
         for (index, port) in view.ports.iter().enumerate() {
             let protocol = port.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase();
-            let ready = |pick: fn(Pair) -> IpAddr| -> Vec<SocketAddr> {
+            let ready = |family: Family| -> Vec<SocketAddr> {
                 let endpoints = view.endpoints.iter();
                 endpoints
                     .filter(|endpoint| endpoint.ready && endpoint.ports[index] != 0)
-                    .map(|endpoint| SocketAddr::new(pick(endpoint.address), endpoint.ports[index]))
+                    .map(|endpoint| {
+                        SocketAddr::new(family.of(endpoint.address), endpoint.ports[index])
+                    })
                     .collect()
             };
-            for pick in [(|pair| pair.v4.into()) as fn(Pair) -> IpAddr, |pair| pair.v6.into()] {
+            for family in view.families.iter() {
                 forwards.push(Forward {
-                    address: pick(address),
+                    address: family.of(address),
                     port: u16::try_from(port.port).unwrap_or(0),
                     protocol: protocol.clone(),
-                    endpoints: ready(pick),
+                    endpoints: ready(family),
                 });
             }
         }
@@ -179,17 +194,16 @@ pub fn names(views: &[View]) -> Table {
     for view in views {
         let mut named = Named::default();
         for endpoint in view.endpoints.iter().filter(|endpoint| endpoint.ready) {
+            let addresses = view.families.iter().map(|family| family.of(endpoint.address));
             if view.address.is_none() {
-                named.v4.push(endpoint.address.v4);
-                named.v6.push(endpoint.address.v6);
+                named.addresses.extend(addresses.clone());
             }
             if let Some(host) = &endpoint.host {
-                named.hosts.insert(host.clone(), (endpoint.address.v4, endpoint.address.v6));
+                named.hosts.insert(host.clone(), addresses.collect());
             }
         }
         if let Some(address) = view.address {
-            named.v4.push(address.v4);
-            named.v6.push(address.v6);
+            named.addresses.extend(view.families.iter().map(|family| family.of(address)));
         }
         table.services.insert(view.key.clone(), named);
     }

@@ -225,7 +225,7 @@ fn home(options: &Options, lock: &Lock) -> Result<Home, Error> {
     let proxy = if options.mesh { find("leno-proxy") } else { none() }?;
     let control = if has_control { find("leno-control") } else { none() }?;
     Ok(Home {
-        shared: Arc::new(Shared::default()),
+        shared: Arc::new(Shared::new(namespace::has_ipv6())),
         paths: lock.paths().clone(),
         leno,
         proxy,

@@ -109,6 +109,8 @@ pub struct World {
     pub pod_addresses: Allocator,
     /// Addresses of Services.
     pub service_addresses: Allocator,
+    /// Whether this machine has IPv6.
+    pub has_ipv6: bool,
 }
 
 impl World {
@@ -139,8 +141,10 @@ pub struct Shared {
     published: watch::Sender<u64>,
 }
 
-impl Default for Shared {
-    fn default() -> Self {
+impl Shared {
+    /// Nothing yet, on a machine with or without IPv6.
+    #[must_use]
+    pub fn new(has_ipv6: bool) -> Self {
         let world = World {
             objects: Objects::default(),
             wanted: BTreeMap::new(),
@@ -148,13 +152,12 @@ impl Default for Shared {
             ending: false,
             pod_addresses: Allocator::pods(),
             service_addresses: Allocator::services(),
+            has_ipv6,
         };
         let (changed, published) = (watch::Sender::new(0), watch::Sender::new(0));
         Self { world: Mutex::new(world), changed, published }
     }
-}
 
-impl Shared {
     /// Reads.
     pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
         look(&self.world.lock().unwrap_or_else(PoisonError::into_inner))

@@ -258,6 +258,28 @@ fn the_avoided_one_is_taken_only_where_there_is_no_other() {
     assert!(alone.balancer.pick(alone.now, &alone.random, Some(&only)).is_some());
 }
 
+/// An application that listens on one family of its pod only, and has no proxy.
+#[test]
+fn a_pod_that_refuses_is_asked_by_its_other_family_first() {
+    let of_pod = |address: &str, pod: &str| {
+        let resource = Some(Resource::object("", "Pod", "default", pod));
+        Endpoint { address: address.parse().unwrap(), resource, ..endpoint(80, 1) }.into()
+    };
+    let both = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "[fd00::1]:80", "[fd00::2]:80"];
+    let pods = ["a", "b", "c", "a", "b"];
+    let endpoints = both.iter().zip(pods).map(|(address, pod)| of_pod(address, pod)).collect();
+    let simulation = Simulation::new(1, &EndpointSet { endpoints, exists: true });
+    let pod_of = |slot: &super::Slot<u16>| slot.endpoint.resource.clone();
+    for refused in simulation.balancer.slots() {
+        refused.refused(simulation.now, &simulation.random);
+        let next = simulation.balancer.pick(simulation.now, &simulation.random, Some(refused));
+        let next = next.unwrap();
+        let alone = refused.endpoint.address == "10.0.0.3:80".parse().unwrap();
+        assert_eq!(pod_of(&next) == pod_of(refused), !alone, "{refused:?}, then {next:?}");
+        refused.connected();
+    }
+}
+
 #[test]
 fn update_keeps_what_was_learned() {
     let mut simulation = Simulation::new(1, &equal(1..=2));

@@ -11,6 +11,7 @@ use leno_model::workload::{Endpoint, PeerIdentity};
 use leno_tls::{Alpn, Refused};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -82,7 +83,7 @@ pub fn near(socket: &SockRef<'_>) {
 
 async fn tcp(thread: &ThreadContext, address: SocketAddr) -> Result<TcpStream, Refusal> {
     let failed = |error: std::io::Error| Refusal::from(Ending::of_connect(&error));
-    let connecting = tokio::time::timeout(thread.limits.connect_max, TcpStream::connect(address));
+    let connecting = tokio::time::timeout(thread.limits.connect_max, open(thread, address));
     let timed_out = |_| Refusal::from(Ending::UpstreamConnectTimeout);
     let stream = connecting.await.map_err(timed_out)?.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
@@ -94,6 +95,17 @@ async fn tcp(thread: &ThreadContext, address: SocketAddr) -> Result<TcpStream, R
         near(&socket);
     }
     Ok(stream)
+}
+
+/// Connects to an address. Where nobody listens on an address of our own pod, the pod's address of the other family is
+/// tried: a client without a proxy would have been refused by the first, and would have tried the second itself.
+async fn open(thread: &ThreadContext, address: SocketAddr) -> std::io::Result<TcpStream> {
+    match (TcpStream::connect(address).await, thread.other_family(address)) {
+        (Err(refused), Some(other)) if refused.kind() == ErrorKind::ConnectionRefused => {
+            TcpStream::connect(other).await.map_err(|_| refused)
+        }
+        (connected, _) => connected,
+    }
 }
 
 async fn tls(

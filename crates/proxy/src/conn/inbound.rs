@@ -504,7 +504,8 @@ impl Side for ToApplication<'_> {
     }
 
     async fn gone(&self, slot: &balance::Slot<Peer>) -> Option<Refusal> {
-        let gone = local_listener::is_gone(slot.endpoint.address).await;
+        let address = slot.endpoint.address;
+        let gone = local_listener::is_gone(address, self.thread.other_family(address)).await;
         gone.then(|| Ending::UpstreamRefused.into())
     }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 /// The kernel closes what a killed program had open one by one, its listener last.
 const CLOSING: Duration = Duration::from_millis(5);
 
-/// Whether nobody listens there, now or in a moment.
-pub async fn is_gone(address: SocketAddr) -> bool {
-    if !listens(address) {
+/// Whether nobody listens there, now or in a moment; nor on the address of the other family, where the pod has one.
+pub async fn is_gone(address: SocketAddr, other_family: Option<SocketAddr>) -> bool {
+    let is_silent = || !listens(address) && other_family.is_none_or(|other| !listens(other));
+    if is_silent() {
         return true;
     }
     tokio::time::sleep(CLOSING).await;
-    !listens(address)
+    is_silent()
 }
 
 /// Where the table cannot be read, somebody is taken to listen.
@@ -111,8 +112,8 @@ mod tests {
     async fn a_listener_that_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
-        assert!(!is_gone(address).await);
+        assert!(!is_gone(address, None).await);
         drop(listener);
-        assert!(is_gone(address).await);
+        assert!(is_gone(address, None).await);
     }
 }
