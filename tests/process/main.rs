@@ -8,6 +8,7 @@
 //! `programs::postgresql_with_psql_and_pgbench`, `transparency_http1::a_gibibyte_in_bounded_memory`,
 //! `transparency_tcp` (silences of three seconds) and `smuggling` on the undeclared port (10-20 s each).
 
+mod balance;
 mod bench_run;
 mod families;
 mod limits;

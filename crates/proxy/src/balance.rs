@@ -1,8 +1,9 @@
 //! Which endpoint the next request (or connection) goes to.
 //!
-//! Power of two choices on peak-EWMA latency times outstanding requests, as in Finagle's `PeakEwma` and in linkerd;
-//! beyond those: slow start, weights, endpoints that refuse are passed over, failures count against an endpoint
-//! that fails fast, and one that has gone silent is not mistaken for a fast one.
+//! Power of two choices on a moving average of latency times outstanding requests, after Finagle's `PeakEwma` and linkerd.
+//! Beyond those: endpoints whose latencies are alike get equal shares, slow start, weights, endpoints that refuse are
+//! passed over, failures count against an endpoint that fails fast, and one that has gone silent is not mistaken for a
+//! fast one.
 //!
 //! Owned by one thread, no locks; time and randomness come in as arguments.
 //!

@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 /// A failure counts as a response so many times slower than the average: an endpoint that fails fast would look
 /// like the fastest of all (linkerd2 #9652). It grows with each failure and is forgotten like any latency.
 const FAILURE_FACTOR: f64 = 4.0;
+/// One answer moves the average by this much at least, and by more where the last one is long ago. At 100 requests a second by age
+/// alone it would be a thousandth, and at once all of it: one scheduling delay would then turn traffic away for half a minute.
+const NEWS_WEIGHT_MIN: f64 = 0.02;
+/// Latencies below this are the same: on a busy machine replicas that are equal differ by as much, from one second to the next.
+const LATENCY_NOISE: Duration = Duration::from_millis(5);
 /// … but no failure counts for more than this, so that a recovered endpoint is back within about two minutes.
 const FAILURE_LATENCY_MAX: Duration = Duration::from_secs(10);
 /// The share that an endpoint begins its slow start with, as Envoy's.
@@ -59,7 +64,7 @@ impl Outcome {
 /// The numbers behind a slot; they outlive a change of its labels.
 pub(super) struct Load {
     settings: Settings,
-    /// Peak-sensitive moving average in seconds, as of `observed_at`.
+    /// Moving average in seconds, as of `observed_at`; a failure counts at once.
     average: Cell<f64>,
     observed_at: Cell<Instant>,
     outstanding: Cell<u32>,
@@ -104,27 +109,42 @@ impl Load {
         decayed(age.as_secs_f64() / self.settings.decay.as_secs_f64().max(1e-3))
     }
 
-    /// A latency is seen: above the average it is taken at once, below it moves the average by what was forgotten.
+    /// A latency is seen.
     fn observe(&self, seconds: f64, now: Instant) {
-        let left = self.share_left(now);
         let average = self.average.get();
-        let next =
-            if seconds > average { seconds } else { average * left + seconds * (1.0 - left) };
-        self.average.set(next);
+        let news = (1.0 - self.share_left(now)).max(NEWS_WEIGHT_MIN);
+        self.become_average(average + (seconds - average) * news, now);
+    }
+
+    /// The same for what counts in full, where it is above the average.
+    fn observe_at_once(&self, seconds: f64, now: Instant) {
+        if seconds > self.average.get() {
+            self.become_average(seconds, now);
+        } else {
+            self.observe(seconds, now);
+        }
+    }
+
+    fn become_average(&self, seconds: f64, now: Instant) {
+        self.average.set(seconds);
         self.observed_at.set(now.max(self.observed_at.get()));
     }
 
-    /// What one more request would cost here; `share` is its weight relative to the others' mean, so that a heavier
-    /// endpoint carries more at the same cost.
-    pub(super) fn cost(&self, now: Instant, share: f64) -> f64 {
+    /// What one more request would wait for here, in seconds.
+    pub(super) fn latency(&self, now: Instant) -> f64 {
         let mut latency = self.average(now);
         if self.unanswered.get() > 0 {
             // The average of an endpoint that no longer answers sinks towards zero; its silence does not.
             let silent = now.saturating_duration_since(self.heard_at.get());
             latency = latency.max(silent.as_secs_f64());
         }
-        // A microsecond at least: outstanding requests must count even where everything was forgotten.
-        latency.max(1e-6) * (f64::from(self.outstanding.get()) / share + 1.0)
+        latency.max(LATENCY_NOISE.as_secs_f64())
+    }
+
+    /// How many requests there would be with one more; `share` is its weight relative to the others' mean, so that a heavier
+    /// endpoint carries more at the same cost.
+    pub(super) fn requests(&self, share: f64) -> f64 {
+        f64::from(self.outstanding.get()) / share + 1.0
     }
 
     /// From `SLOW_START_MIN` to 1.0 in the slow start's time.
@@ -255,7 +275,7 @@ impl<T> Outstanding<T> {
                 let slower = (load.average(now) * FAILURE_FACTOR)
                     .max(load.settings.default_latency.as_secs_f64())
                     .min(FAILURE_LATENCY_MAX.as_secs_f64());
-                load.observe(latency.max(slower), now);
+                load.observe_at_once(latency.max(slower), now);
             }
             Outcome::Abandoned if latency > load.average(now) => load.observe(latency, now),
             Outcome::Abandoned => {}

@@ -16,6 +16,10 @@ const DRAWS_MAX: usize = 8;
 /// With two endpoints the second draw is always the other, and without this no weight would show at all.
 const HOLD_UNEQUAL: f64 = 2.0;
 
+/// Latencies that differ by less are those of equal endpoints, between which outstanding requests decide. Without this the endpoint
+/// that was quicker by a hair would get everything, until the other's average has sunk below its own.
+const LATENCY_FACTOR: f64 = 2.0;
+
 /// The endpoints of one destination, as one thread sees them.
 pub struct Balancer<T> {
     settings: Settings,
@@ -93,7 +97,7 @@ impl<T> Balancer<T> {
         };
         let hold = self.weights.hold();
         let chosen = match self.draw(now, random, avoid, Some(first)) {
-            Some(second) if self.cost(second, now) * hold < self.cost(first, now) => second,
+            Some(second) if self.is_cheaper(second, first, hold, now) => second,
             _ => first,
         };
         Some(self.slots[chosen].clone())
@@ -139,8 +143,17 @@ impl<T> Balancer<T> {
         (self.slots.len() - blocked, blocked)
     }
 
-    fn cost(&self, at: usize, now: Instant) -> f64 {
-        self.slots[at].load.cost(now, self.weights.share(at))
+    /// Whether a request costs less than the `hold`th part at `at`: its latency times the requests that share it.
+    fn is_cheaper(&self, at: usize, than: usize, hold: f64, now: Instant) -> bool {
+        let of = |at: usize| {
+            let load = &self.slots[at].load;
+            (load.latency(now), load.requests(self.weights.share(at)))
+        };
+        let ((latency, requests), (other_latency, other_requests)) = (of(at), of(than));
+        let ratio = latency / other_latency;
+        let ratio =
+            if (LATENCY_FACTOR.recip()..=LATENCY_FACTOR).contains(&ratio) { 1.0 } else { ratio };
+        ratio * requests * hold < other_requests
     }
 
     /// A slot in proportion to weight and slow start, which is neither of the two given.

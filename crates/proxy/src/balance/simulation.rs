@@ -132,6 +132,49 @@ fn equal_endpoints_get_equal_shares() {
     }
 }
 
+/// Two replicas on a busy machine: each answers within a millisecond, sometimes much later, and stands still now and then.
+/// Whatever ten seconds somebody looks at, both have worked.
+#[test]
+fn equal_endpoints_get_equal_shares_where_latencies_are_noisy() {
+    for seed in SEEDS {
+        let noise = Random::seeded(seed);
+        let began = Instant::now();
+        let moment = Cell::new(began);
+        let noisy = |port: u16| {
+            let micros = 300.0 + 700.0 * noise.unit();
+            let late =
+                if noise.unit() < 0.05 { -20_000.0 * noise.unit().max(1e-9).ln() } else { 0.0 };
+            // A tenth of a second every four, and not both at once.
+            let phase = moment.get().duration_since(began).as_secs_f64() + f64::from(port) * 1.7;
+            let stall = (0.1 - phase % 4.0).max(0.0) * 1e6;
+            Answer::After(Duration::from_micros((micros + late + stall) as u64))
+        };
+        let mut simulation = Simulation::new(seed, &equal(1..=2));
+        for window in 0..6 {
+            let mut sent = BTreeMap::new();
+            for _ in 0..1_000 {
+                moment.set(simulation.now);
+                for (port, count) in simulation.run(Duration::from_millis(10), 100, noisy) {
+                    *sent.entry(port).or_default() += count;
+                }
+            }
+            let share = share(&sent, 1);
+            assert!((0.35..0.65).contains(&share), "seed {seed}, window {window}: {share}");
+        }
+    }
+}
+
+/// An endpoint that is ten times slower than its equals gets little from the first second on.
+#[test]
+fn an_endpoint_that_is_ten_times_slower_is_avoided() {
+    for seed in SEEDS {
+        let mut simulation = Simulation::new(seed, &equal(1..=2));
+        let sent = simulation
+            .run(Duration::from_secs(10), 100, |port| after(if port == 1 { 100 } else { 10 }));
+        assert!(share(&sent, 1) < 0.10, "seed {seed}: slow got {}", share(&sent, 1));
+    }
+}
+
 #[test]
 fn a_slow_endpoint_is_avoided_and_used_again_when_it_is_fast() {
     for seed in SEEDS {
