@@ -13,7 +13,7 @@ use crate::limit::{DRAIN_MAX, MEMORY_KEPT_MAX};
 use crate::metrics::Metrics;
 use crate::quota::Quotas;
 use crate::source::file::Reader;
-use crate::source::{Inventory, Problem, file, kubernetes, new_problems};
+use crate::source::{Inventory, Problem, file, kubernetes, layers, new_problems, parse};
 use crate::world::builder::Builder;
 use crate::world::{MeshNames, World};
 use crate::{ca, server, status};
@@ -24,6 +24,7 @@ use leno_runtime::random::Random;
 use leno_runtime::{log, memory, signal, tasks};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -178,7 +179,9 @@ fn source(
         let following = kubernetes::run(client, inventories, metrics.source.clone());
         return tasks::spawn_owned("source", following);
     }
-    let following = file::run(args.source.clone(), inventories);
+    let reader = Reader::new(args.source.clone())
+        .shown_as(args.shown_as.iter().map(PathBuf::from).collect());
+    let following = file::run(reader, inventories);
     tasks::spawn_owned("source", async move {
         if let Err(error) = following.await {
             error!(%error, "the sources cannot be watched");
@@ -282,4 +285,30 @@ pub fn issue_token(args: &IssueToken) -> Result<String> {
 pub fn check(args: &Check) -> Vec<Problem> {
     let inventory = Reader::new(args.source.clone()).read(&BTreeSet::new());
     World::build(&inventory, &MeshNames::default(), 1).problems
+}
+
+/// The problems for a program: `[{"object","file","line","field","message","refused"}]`. Line 0 stands for the whole file. Refused is
+/// what the control plane could not read as its author wrote it; the rest is served, or would be once other objects are there.
+#[must_use]
+pub fn check_json(args: &Check) -> serde_json::Value {
+    let inventory = Reader::new(args.source.clone()).read(&BTreeSet::new());
+    let world = World::build(&inventory, &MeshNames::default(), 1);
+    let is_refused = |problem: &Problem| {
+        let text = &problem.message;
+        let is_note = text.ends_with(parse::NOT_USED) || text.starts_with(layers::ALSO_AT);
+        // What a route says that its type does not have is found only when the route is compiled.
+        inventory.problems.contains(problem) && !is_note || text.starts_with(parse::UNKNOWN)
+    };
+    let shown = world.problems.iter().map(|problem| {
+        let (file, line) = problem.place();
+        // What a running control plane would make of it does not come to pass.
+        let unknown = problem.message.starts_with(parse::UNKNOWN);
+        let said = problem.message.split_once("; ").filter(|_| unknown);
+        let message = said.map_or(problem.message.as_str(), |(said, _)| said);
+        serde_json::json!({
+            "object": problem.object, "file": file, "line": line, "field": problem.field,
+            "message": message, "refused": is_refused(problem),
+        })
+    });
+    shown.collect()
 }

@@ -37,6 +37,9 @@ pub struct Run {
     /// Directory of manifests; objects of a later one replace those of an earlier one.
     #[arg(long, required_unless_present = "kubernetes", value_name = "DIR")]
     pub source: Vec<PathBuf>,
+    /// What problems call a source that is a copy, in the order of the sources; `leno up` serves copies of manifests that it has accepted.
+    #[arg(long, hide = true, value_name = "PATH", conflicts_with = "kubernetes", value_parser = clap::builder::OsStringValueParser::new())]
+    pub shown_as: Vec<std::ffi::OsString>,
     /// Read the Kubernetes API instead of directories.
     #[arg(long, conflicts_with = "source")]
     pub kubernetes: bool,
@@ -131,6 +134,9 @@ pub struct Check {
     /// Directory or file of manifests; may be repeated.
     #[arg(short = 'f', long = "source", required = true, value_name = "DIR")]
     pub source: Vec<PathBuf>,
+    /// As one list of JSON, for programs.
+    #[arg(short = 'o', long = "output", value_parser = ["json"])]
+    pub output: Option<String>,
 }
 
 impl Run {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-/// A manifest file larger than this is reported and not read.
-pub const FILE_BYTES_MAX: u64 = 8 << 20;
 /// Manifest files of all sources.
 pub const FILES_MAX: usize = 65_536;
 /// Changes reported by the kernel that wait to be looked at; beyond it everything is looked at.

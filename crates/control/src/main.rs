@@ -19,6 +19,12 @@ fn main() -> ExitCode {
             println!("{token}");
             ExitCode::SUCCESS
         }),
+        Command::Check(check) if check.output.is_some() => {
+            let problems = app::check_json(&check);
+            println!("{problems}");
+            let is_well = problems.as_array().is_none_or(Vec::is_empty);
+            Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         Command::Check(check) => {
             let problems = app::check(&check);
             problems.iter().for_each(|problem| println!("{problem}"));

@@ -23,6 +23,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
+use leno_manifest::line_of;
 use leno_manifest::typed::{self, Mistake, Typed};
 use route::Route;
 use serde::de::Error as _;
@@ -43,6 +44,8 @@ pub enum Origin {
         document: usize,
         /// The line where the document begins, from 1.
         line: u64,
+        /// The document, in which the lines of fields are looked for.
+        text: Arc<str>,
     },
     /// In a cluster.
     Cluster {
@@ -58,7 +61,7 @@ pub enum Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { file, document, line } => {
+            Self::File { file, document, line, .. } => {
                 write!(f, "{}:{document}:{line}", file.display())
             }
             Self::Cluster { namespace, name, version } if namespace.is_empty() => {
@@ -67,6 +70,20 @@ impl fmt::Display for Origin {
             Self::Cluster { namespace, name, version } => {
                 write!(f, "{namespace}/{name}@{version}")
             }
+        }
+    }
+}
+
+impl Origin {
+    /// The same place, at the line of a field such as `spec.rules[0].matches`.
+    fn at(&self, field: &str) -> String {
+        match self {
+            Self::File { file, document, line, text } => {
+                let dotted = field.replace('[', ".").replace(']', "");
+                let line = line + line_of(text, &dotted) as u64;
+                format!("{}:{document}:{line}", file.display())
+            }
+            Self::Cluster { .. } => self.to_string(),
         }
     }
 }
@@ -118,6 +135,20 @@ pub struct Problem {
     pub elsewhere: bool,
 }
 
+impl Problem {
+    /// The file and line of its origin; line 0 where it is about a whole file, or an object of a cluster.
+    #[must_use]
+    pub fn place(&self) -> (&str, u64) {
+        let mut parts = self.origin.rsplitn(3, ':');
+        let line = parts.next().and_then(|line| line.parse().ok());
+        let document = parts.next().and_then(|document| document.parse::<usize>().ok());
+        match (line, document, parts.next()) {
+            (Some(line), Some(_), Some(file)) => (file, line),
+            _ => (&self.origin, 0),
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.origin, self.object)?;
@@ -143,10 +174,11 @@ pub(crate) fn new_problems<'a>(
 impl<T> Sourced<T> {
     /// A problem of this object.
     pub fn problem(&self, field: impl Into<String>, message: impl Into<String>) -> Problem {
+        let field = field.into();
         Problem {
             object: self.key.to_string(),
-            origin: self.origin.to_string(),
-            field: field.into(),
+            origin: self.origin.at(&field),
+            field,
             message: message.into(),
             elsewhere: false,
         }

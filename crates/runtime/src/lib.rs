@@ -11,6 +11,7 @@
 //! - [`memory`]: what nothing uses goes back to the system.
 //! - [`log`]: level (changeable at run time), plain or JSON; it never blocks, and a kind of line has a rate limit.
 //! - [`random`]: small, fast, seedable; not for secrets.
+//! - [`regular_file`]: what an operator wrote, and no FIFO, device or socket.
 //! - [`sockets`]: peers that are gone while bytes are on their way.
 //! - [`version`]: version, commit and profile of a build.
 
@@ -27,6 +28,7 @@ pub mod listen;
 pub mod log;
 pub mod memory;
 pub mod random;
+pub mod regular_file;
 pub mod signal;
 pub mod sockets;
 pub mod tasks;

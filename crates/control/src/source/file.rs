@@ -2,9 +2,8 @@
 
 use super::layers::Layers;
 use super::{Inventory, Problem, parse};
-use crate::limit::{
-    FILE_BYTES_MAX, FILE_EVENTS_GATHERED, FILE_EVENTS_MAX, FILE_POLL_INTERVAL, FILES_MAX,
-};
+use crate::limit::{FILE_EVENTS_GATHERED, FILE_EVENTS_MAX, FILE_POLL_INTERVAL, FILES_MAX};
+use leno_runtime::regular_file;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -23,6 +22,8 @@ type Stamp = (i64, i64, u64, u64);
 #[derive(Debug, Default)]
 pub struct Reader {
     roots: Vec<PathBuf>,
+    /// What problems call each root, where it is a copy of what an operator wrote.
+    shown_as: Vec<PathBuf>,
     stamps: BTreeMap<(usize, PathBuf), Stamp>,
     layers: Layers,
     folders: BTreeSet<(PathBuf, u64)>,
@@ -34,6 +35,12 @@ impl Reader {
     #[must_use]
     pub fn new(roots: Vec<PathBuf>) -> Self {
         Self { roots, ..Self::default() }
+    }
+
+    /// Problems name these paths in the place of the roots, in the same order.
+    #[must_use]
+    pub fn shown_as(self, shown_as: Vec<PathBuf>) -> Self {
+        Self { shown_as, ..self }
     }
 
     /// Looks at everything; files whose stamp is unchanged are read only when they are `touched`.
@@ -76,8 +83,11 @@ impl Reader {
         // Follows links: a mounted ConfigMap is made of them.
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) if depth > 0 && error.kind() == ErrorKind::NotFound => return,
-            Err(error) => return self.root_problems.push(unreadable(path, &error.to_string())),
+            Err(error) if depth > 0 && error.kind() == ErrorKind::NotFound && !is_link(path) => {
+                return;
+            }
+            Err(_) if depth > 0 && !is_manifest(path) => return,
+            Err(error) => return self.refuse(layer, path, &error.to_string()),
         };
         if !metadata.is_dir() {
             if depth == 0 || is_manifest(path) {
@@ -91,11 +101,11 @@ impl Reader {
         }
         self.folders.insert((path.to_owned(), metadata.ino()));
         if found.len() >= FILES_MAX {
-            return self.root_problems.push(unreadable(path, "too many files"));
+            return self.refuse(layer, path, "too many files");
         }
         let entries = match std::fs::read_dir(path) {
             Ok(entries) => entries,
-            Err(error) => return self.root_problems.push(unreadable(path, &error.to_string())),
+            Err(error) => return self.refuse(layer, path, &error.to_string()),
         };
         for entry in entries.flatten() {
             // Editors' swap files, and the `..data` folder behind the links of a mounted ConfigMap.
@@ -105,26 +115,34 @@ impl Reader {
         }
     }
 
+    fn refuse(&mut self, layer: usize, path: &Path, why: &str) {
+        let problem = unreadable(&self.shown(layer, path), why);
+        self.root_problems.push(problem);
+    }
+
+    /// The path that problems name.
+    fn shown(&self, layer: usize, path: &Path) -> PathBuf {
+        let place = self.roots.get(layer).zip(self.shown_as.get(layer));
+        let below = place.and_then(|(root, shown)| Some((path.strip_prefix(root).ok()?, shown)));
+        match below {
+            Some((rest, shown)) if rest.as_os_str().is_empty() => shown.clone(),
+            Some((rest, shown)) => shown.join(rest),
+            None => path.to_owned(),
+        }
+    }
+
     fn read_file(&mut self, at: (usize, PathBuf), stamp: Stamp) {
         let (layer, path) = at.clone();
-        if stamp.2 > FILE_BYTES_MAX {
-            let why = format!("larger than {FILE_BYTES_MAX} bytes");
-            self.layers.unreadable(layer, path.clone(), unreadable(&path, &why));
-        } else {
-            match std::fs::read_to_string(&path) {
-                Ok(text) => {
-                    let manifest = parse::parse(&Arc::from(path.as_path()), &text);
-                    self.layers.put(layer, path, manifest);
-                }
-                // Replaced or removed since the last read; the next read shows which.
-                Err(error) if error.kind() == ErrorKind::NotFound => return,
-                Err(error) => {
-                    self.layers.unreadable(
-                        layer,
-                        path.clone(),
-                        unreadable(&path, &error.to_string()),
-                    );
-                }
+        match regular_file::read(&path) {
+            Ok(text) => {
+                let manifest = parse::parse(&Arc::from(self.shown(layer, &path)), &text);
+                self.layers.put(layer, path, manifest);
+            }
+            // Replaced or removed since we looked; the next look tells.
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(error) => {
+                let problem = unreadable(&self.shown(layer, &path), &error.to_string());
+                self.layers.unreadable(layer, path, problem);
             }
         }
         self.stamps.insert(at, stamp);
@@ -139,6 +157,11 @@ fn unreadable(path: &Path, why: &str) -> Problem {
         message: format!("cannot be read: {why}"),
         elsewhere: false,
     }
+}
+
+/// Whether something is there that leads nowhere; what is simply gone was removed since the directory was read.
+fn is_link(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -160,7 +183,7 @@ enum Event {
 ///
 /// # Errors
 /// The kernel refuses a watcher (`fs.inotify.max_user_instances`).
-pub async fn run(roots: Vec<PathBuf>, out: watch::Sender<Arc<Inventory>>) -> notify::Result<()> {
+pub async fn run(mut reader: Reader, out: watch::Sender<Arc<Inventory>>) -> notify::Result<()> {
     let (report, mut events) = mpsc::channel(FILE_EVENTS_MAX);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let event = match event {
@@ -171,7 +194,6 @@ pub async fn run(roots: Vec<PathBuf>, out: watch::Sender<Arc<Inventory>>) -> not
         // A full queue already means that everything is looked at.
         let _ = report.try_send(event);
     })?;
-    let mut reader = Reader::new(roots);
     let mut watched = BTreeSet::new();
     let mut touched = BTreeSet::new();
     let mut first = true;

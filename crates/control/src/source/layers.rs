@@ -6,6 +6,9 @@ use crate::limit::PROBLEMS_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+/// How the message about an object begins that is there twice.
+pub(crate) const ALSO_AT: &str = "the object is also in ";
+
 /// What every file says, by layer (later layers replace earlier ones) and path.
 #[derive(Debug, Default)]
 pub struct Layers {
@@ -61,10 +64,7 @@ impl Layers {
             for object in &manifest.objects {
                 match objects.insert(&object.key, (*layer, object)) {
                     Some((before, earlier)) if before == *layer => {
-                        let message = format!(
-                            "the object is also in {}; the later one is used",
-                            earlier.origin
-                        );
+                        let message = format!("{ALSO_AT}{}; the later one is used", earlier.origin);
                         inventory.problems.push(object.problem("metadata.name", message));
                     }
                     _ => {}

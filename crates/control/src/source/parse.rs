@@ -56,7 +56,8 @@ pub fn parse(file: &Arc<Path>, text: &str) -> Manifest {
 
 impl Reading<'_> {
     fn origin(&self, line: usize) -> Origin {
-        Origin::File { file: self.file.clone(), document: self.number, line: line as u64 }
+        let (file, text) = (self.file.clone(), self.document.text.into());
+        Origin::File { file, document: self.number, line: line as u64, text }
     }
 
     fn read(&self, value: Result<Value, Unreadable>, manifest: &mut Manifest) {
@@ -164,9 +165,11 @@ impl Reading<'_> {
 }
 
 const NO_OBJECT: &str = "not an object";
+/// How every message about a field begins that its type does not have.
+pub(crate) const UNKNOWN: &str = "unknown field";
 pub(crate) const UNKNOWN_FIELD: &str = "unknown field; it has no effect";
 /// Part of the message about a kind that is not used; reported once per kind and file.
-pub(super) const NOT_USED: &str = "is not used by the mesh";
+pub(crate) const NOT_USED: &str = "is not used by the mesh";
 
 /// `spec.rules.0.matches` as `spec.rules[0].matches`.
 pub(super) fn readable(dotted: &str) -> String {

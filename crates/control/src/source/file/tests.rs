@@ -87,7 +87,7 @@ async fn edits_are_live() -> Result<(), &'static str> {
     fs::create_dir(&root).unwrap();
     let (out, mut inventory) = watch::channel(Arc::default());
     let mut first = inventory.clone();
-    let task = leno_runtime::tasks::spawn("test source", run(vec![root.clone()], out));
+    let task = leno_runtime::tasks::spawn("test source", run(Reader::new(vec![root.clone()]), out));
     let mut expect = async |expected: &'static str| {
         let seen = inventory.wait_for(|inventory| show(inventory) == expected);
         timeout(second, seen).await.map_err(|_| expected)?.map(drop).map_err(|_| expected)
@@ -111,4 +111,33 @@ async fn edits_are_live() -> Result<(), &'static str> {
     drop((inventory, first));
     task.await.unwrap().unwrap();
     Ok(())
+}
+
+/// A FIFO once held up the whole control plane: opening it waits for somebody who writes.
+#[test]
+fn only_regular_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("good.yaml"), service("good", "80")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(at("fifo.yaml")).status();
+    assert!(made.expect("mkfifo (coreutils)").success());
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket.yaml")).unwrap();
+    std::os::unix::fs::symlink(at("loop.yaml"), at("loop.yaml")).unwrap();
+    std::os::unix::fs::symlink(at("nothing"), at("dangling.yaml")).unwrap();
+    std::os::unix::fs::symlink(at("nothing"), at("dangling.txt")).unwrap();
+    fs::File::create(at("large.yaml")).unwrap().set_len(9 << 20).unwrap();
+    let reader = Reader::new(vec![folder.path().to_owned()]);
+    let inventory = reader.shown_as(vec!["/theirs".into()]).read(&BTreeSet::new());
+    assert_eq!(show(&inventory), "good:80 problems=5");
+    let mut shown: Vec<_> = inventory.problems.iter().map(ToString::to_string).collect();
+    shown.sort();
+    for (shown, expected) in shown.iter().zip([
+        "/theirs/dangling.yaml: source: cannot be read: No such file",
+        "/theirs/fifo.yaml: source: cannot be read: is a FIFO and not a regular file",
+        "/theirs/large.yaml: source: cannot be read: is larger than 8 MiB",
+        "/theirs/loop.yaml: source: cannot be read: Too many levels of symbolic links",
+        "/theirs/socket.yaml: source: cannot be read: is a socket and not a regular file",
+    ]) {
+        assert!(shown.starts_with(expected), "{shown}");
+    }
 }
