@@ -35,6 +35,10 @@ pub(crate) enum Verb {
     Down,
     /// List pods, their addresses, identities and proxies
     Ps(Box<Shown>),
+    /// Show what happened to the mesh of this machine: problems of objects, refused edits, restarts; the newest is last
+    Events(Events),
+    /// Say what is wrong with manifests, as `leno up` and its control plane would, without starting anything
+    Validate(Validate),
     /// Show traffic: requests, success, latency, TCP
     Stat(Box<Stat>),
     /// Show which workloads exchange traffic, with the identities of both sides
@@ -128,6 +132,39 @@ pub(crate) struct Exec {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct Events {
+    /// Only events of this namespace
+    #[arg(short = 'n', long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// How to print
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Validate {
+    /// Manifests: files, directories of *.yaml, *.yml and *.json, or - for standard input
+    #[arg(short = 'f', long = "file", required = true, value_name = "PATH", num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// End with 1 on warnings, too
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// How to print
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    pub(crate) output: Problems,
+}
+
+/// How problems are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Problems {
+    /// One on each line
+    #[default]
+    Table,
+    /// For programs; docs/cli.md is the contract
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct Manifests {
     /// Manifests: files, directories of *.yaml, *.yml and *.json, or - for standard input
     #[arg(required = true, value_name = "FILE")]
@@ -208,6 +245,9 @@ mod tests {
             "leno check --pre --kubeconfig k",
             "leno check --proxy -n shop -o short --wait 2m",
             "leno check --machine",
+            "leno events -n shop -o json",
+            "leno logs up -f",
+            "leno validate -f a.yaml b/ - --strict -o json",
             "leno inject -",
             "leno install --set control.replicas=3,podMonitor.enabled=true --ha -f values.yaml -o json",
             "leno install --identity-issuer-certificate-file a --identity-issuer-key-file b --identity-trust-anchors-file c",
@@ -229,6 +269,7 @@ mod tests {
             "leno exec -- ls",
             "leno",
             "leno inject",
+            "leno validate",
         ] {
             assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod choose;
 mod diagnostics;
+mod events;
 mod exec;
 #[cfg(test)]
 mod fake;
@@ -15,6 +16,7 @@ mod reach;
 mod stat;
 mod traffic;
 mod up;
+mod validate;
 
 use crate::args::home::Environment;
 use crate::args::{Args, Verb};
@@ -38,6 +40,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("leno is down");
         }
         Verb::Ps(shown) => pods::run(&Home::find(given, &shown.cluster)?, &shown)?,
+        Verb::Events(events) => events::run(&machine(given), &events)?,
+        Verb::Validate(validate) => return validate::run(&validate),
         Verb::Stat(stat) => {
             let home = Home::find(given, &stat.shown.cluster)?;
             if stat.target.is_empty() {

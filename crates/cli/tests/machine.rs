@@ -4,6 +4,8 @@
 
 #[path = "machine/families.rs"]
 mod families;
+#[path = "machine/faults.rs"]
+mod faults;
 #[path = "support/left.rs"]
 mod left;
 #[path = "machine/up.rs"]
@@ -112,9 +114,19 @@ fn manifests_run_and_nothing_is_left() {
         &format!("shell\n{address}"),
     );
     // What a pod writes stays in it.
-    mesh.check("shell", "touch /littered /tmp/littered && ls /littered", "/littered");
+    mesh.check("shell", "touch /tmp/littered && ls /tmp/littered", "/tmp/littered");
+    mesh.check("deploy/web", "touch /littered && ls /littered", "/littered");
     assert!(!Path::new("/littered").exists() && !Path::new("/tmp/littered").exists());
     assert_eq!(mesh.exec("shell", "exit 7").status.code(), Some(7));
+    // As its container: the same user, and nothing of ours.
+    mesh.check(
+        "shell",
+        "id -u; id -g; id -G; echo $HOSTNAME ${CARGO-none}",
+        "1234\n1234\n1234\nshell none",
+    );
+    let missing =
+        mesh.leno().args(["exec", "shell", "--", "nosuchprogram"]).output().expect("leno exec");
+    assert_eq!(missing.status.code(), Some(127), "{missing:?}");
     assert_eq!(mesh.exec("shell", "kill -9 $$").status.code(), Some(137));
     assert!(!mesh.exec("nothing", "true").status.success());
     let logs = mesh.leno().args(["logs", "shell"]).output().expect("logs");
@@ -227,7 +239,19 @@ fn mistakes_are_told_and_nothing_is_started() {
         ("a: [\n", "all.yaml:"),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: c}]\n",
-            "needs `command`",
+            "all.yaml:3: Pod default/a: container \"c\" needs `command`",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: ../../x}\nspec:\n  containers: [{name: c, command: [x]}]\n",
+            "metadata.name: \"../../x\" is not a valid name",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: /x, command: [x]}]\n",
+            "container: \"/x\" is not a valid name",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  volumes: [{name: v, emptyDir: {}}]\n  containers: [{name: c, command: [x], volumeMounts: [{name: v, mountPath: /v, subPath: ../etc}]}]\n",
+            "subPath \"../etc\" is not a relative path without ..",
         ),
     ] {
         let mesh = Mesh::new(manifest);

@@ -324,7 +324,8 @@ fn nearest(name: &str) -> String {
 }
 
 /// Levenshtein's; long names are cut, so that nobody pays for a name of a megabyte.
-fn distance(a: &str, b: &str) -> usize {
+#[must_use]
+pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (number, letter) in a.chars().take(64).enumerate() {

@@ -1,11 +1,13 @@
 //! A program of the user inside a pod: from the caller's own process, so that the terminal is the caller's.
 
+use crate::container::Start;
 use crate::stage::CONTAINER;
+use crate::state::Paths;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};
 use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -16,8 +18,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Where to enter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// All namespaces of a container, with its environment.
-    Container(u32),
+    /// All namespaces of a container's process, as the user and with the environment that the container was started with.
+    Container(u32, Box<Start>),
     /// The node's network namespace only.
     Node(u32),
 }
@@ -48,6 +50,17 @@ fn is_program(command_line: &[u8]) -> bool {
     !command_line.is_empty() && stage != Some(CONTAINER.as_bytes())
 }
 
+/// How a container was started, from where `leno up` keeps it for itself.
+///
+/// # Errors
+/// The container is gone, or the caller is not root.
+pub fn start_of(paths: &Paths, namespace: &str, pod: &str, container: &str) -> io::Result<Start> {
+    let file = paths.start(namespace, pod, container);
+    let text = std::fs::read(&file)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
 /// Runs the program and answers its exit code; 128 and the signal's number when a signal ended it. Call from a process
 /// without other threads.
 ///
@@ -59,7 +72,7 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
     };
     let (pid, kinds): (u32, &[(&str, CloneFlags)]) = match place {
         Place::Node(pid) => (*pid, &[("net", CloneFlags::CLONE_NEWNET)]),
-        Place::Container(pid) => (
+        Place::Container(pid, _) => (
             *pid,
             &[
                 ("net", CloneFlags::CLONE_NEWNET),
@@ -70,13 +83,9 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
             ],
         ),
     };
-    if matches!(place, Place::Container(_)) {
+    if matches!(place, Place::Container(..)) {
         wait_for_program(pid)?;
     }
-    let environment = match place {
-        Place::Container(_) => std::fs::read(format!("/proc/{pid}/environ"))?,
-        Place::Node(_) => Vec::new(),
-    };
     // All are opened before the first is entered: /proc is another one then.
     let mut opened = Vec::new();
     for (name, kind) in kinds {
@@ -87,30 +96,29 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
     for (namespace, kind) in opened {
         setns(namespace, kind)?;
     }
-    if matches!(place, Place::Container(_)) {
-        std::env::set_current_dir("/")?;
-    }
-    if !environment.is_empty() {
-        child.env_clear();
+    if let Place::Container(_, start) = place {
+        let directory = Some(start.working_directory.as_str()).filter(|path| !path.is_empty());
+        std::env::set_current_dir(directory.unwrap_or("/"))?;
+        // Not what is in /proc: the program may have changed that, and this process is root's.
+        child.env_clear().envs(start.environment.iter().map(|(name, value)| (name, value)));
         if let Some(terminal) = std::env::var_os("TERM") {
             child.env("TERM", terminal);
         }
-        for variable in environment.split(|byte| *byte == 0) {
-            let text = String::from_utf8_lossy(variable);
-            if let Some((name, value)) = text.split_once('=') {
-                child.env(name, value);
-            }
-        }
+        child.uid(start.user).gid(start.group);
     }
     // Ctrl-C is the program's: it is in the same process group and gets it from the terminal itself.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGQUIT);
     signals.thread_block()?;
-    let status = child
-        .spawn()
-        .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?
-        .wait()?;
+    let status = match child.spawn() {
+        Ok(mut started) => started.wait()?,
+        // As a shell answers for a program that is not there, or may not be run.
+        Err(error) => {
+            eprintln!("leno: {program}: {error}");
+            return Ok(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 });
+        }
+    };
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
@@ -119,7 +127,6 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
 mod tests {
     use super::*;
     use nix::sys::stat::Mode;
-    use std::os::unix::process::CommandExt as _;
 
     #[test]
     fn a_container_is_entered_when_it_is_one() {

@@ -4,14 +4,18 @@
 //! and a field that it knows but `leno up` does not act on, are both reported with file, line and field.
 //! Not the place of defaults and meaning: that is [`crate::plan`].
 
+pub mod control;
+mod suggest;
 pub mod supported;
 
+use crate::label;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use leno_manifest::typed::{self, Typed};
 use leno_manifest::{Document, read_all};
+use leno_runtime::regular_file;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -47,7 +51,7 @@ pub struct Objects {
 pub struct Problem {
     /// The file it is in.
     pub file: PathBuf,
-    /// The line, counted from 1.
+    /// The line, counted from 1; 0 when it is about the whole file.
     pub line: usize,
     /// `Deployment default/web`, or empty when the document is not understood at all.
     pub object: String,
@@ -55,13 +59,38 @@ pub struct Problem {
     pub field: String,
     /// What is wrong.
     pub message: String,
-    /// Whether the manifests cannot be run because of this.
-    pub refused: bool,
+    /// What follows from it.
+    pub weight: Weight,
+}
+
+/// What follows from a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// It was left out, and that is no harm here.
+    Note,
+    /// It is served, and most likely not as its author wishes.
+    Warning,
+    /// The manifests cannot be run because of this.
+    Error,
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}: ", self.file.display(), self.line)?;
+        write!(out, "{}:", self.file.display())?;
+        if self.line > 0 {
+            write!(out, "{}:", self.line)?;
+        }
+        write!(out, " ")?;
         if !self.object.is_empty() {
             write!(out, "{}: ", self.object)?;
         }
@@ -72,6 +101,17 @@ impl fmt::Display for Problem {
     }
 }
 
+/// A file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Which of the sources it is of.
+    pub source: usize,
+    /// Its path.
+    pub file: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
 /// Objects, and what there is to say about them.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
@@ -79,13 +119,39 @@ pub struct Loaded {
     pub objects: Objects,
     /// What was refused or is not used.
     pub problems: Vec<Problem>,
+    /// Every file that could be read.
+    pub texts: Vec<Text>,
+    /// Objects by kind and name, with the source, file and line of each.
+    places: BTreeMap<String, (usize, PathBuf, usize)>,
+    /// The source that is read now.
+    source: usize,
 }
 
 impl Loaded {
     /// Whether anything was refused.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.problems.iter().any(|problem| problem.refused)
+        self.problems.iter().any(|problem| problem.weight == Weight::Error)
+    }
+
+    /// The file and line of an object, such as `Pod default/web`.
+    #[must_use]
+    pub fn place(&self, object: &str) -> Option<(PathBuf, usize)> {
+        self.places.get(object).map(|(_, file, line)| (file.clone(), *line))
+    }
+
+    /// Adds what the control plane says of the same files. What is known of a line already is not said twice.
+    pub fn add(&mut self, found: Vec<Problem>) {
+        for problem in found {
+            let is_same = |known: &Problem| {
+                known.file == problem.file
+                    && known.line == problem.line
+                    && (known.weight == Weight::Error || known.message == problem.message)
+            };
+            if !self.problems.iter().any(is_same) {
+                self.problems.push(problem);
+            }
+        }
     }
 }
 
@@ -93,15 +159,19 @@ impl Loaded {
 #[must_use]
 pub fn read(sources: &[PathBuf]) -> Loaded {
     let mut loaded = Loaded::default();
-    for source in sources {
+    for (number, source) in sources.iter().enumerate() {
+        loaded.source = number;
         match files(source) {
             Ok(files) if files.is_empty() => loaded
                 .problems
                 .push(unreadable(source, "no *.yaml, *.yml or *.json file in this directory")),
             Ok(files) => {
                 for file in files {
-                    match std::fs::read_to_string(&file) {
-                        Ok(text) => read_text(&file, &text, &mut loaded),
+                    match regular_file::read(&file) {
+                        Ok(text) => {
+                            read_text(&file, &text, &mut loaded);
+                            loaded.texts.push(Text { source: number, file, text });
+                        }
                         Err(error) => loaded.problems.push(unreadable(&file, &error.to_string())),
                     }
                 }
@@ -126,11 +196,11 @@ fn keep_first_image_note(problems: &mut Vec<Problem>) {
 fn unreadable(file: &Path, message: &str) -> Problem {
     Problem {
         file: file.to_owned(),
-        line: 1,
+        line: 0,
         object: String::new(),
         field: String::new(),
         message: message.to_owned(),
-        refused: true,
+        weight: Weight::Error,
     }
 }
 
@@ -144,7 +214,7 @@ fn files(source: &Path) -> std::io::Result<Vec<PathBuf>> {
         let named = path.extension().and_then(|extension| extension.to_str());
         // A name that starts with a dot is an editor's or our own half-written file.
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if matches!(named, Some("yaml" | "yml" | "json")) && !hidden && path.is_file() {
+        if matches!(named, Some("yaml" | "yml" | "json")) && !hidden && !path.is_dir() {
             found.push(path);
         }
     }
@@ -191,10 +261,10 @@ impl Reading<'_> {
         let name = text("/metadata/name").to_owned();
         self.object = format!("{kind} {name}").trim().to_owned();
         if kind.is_empty() || group.is_empty() {
-            return self.problem("", "every object needs apiVersion and kind", true);
+            return self.problem("", "every object needs apiVersion and kind", Weight::Error);
         }
         if name.is_empty() {
-            return self.problem("metadata", "metadata.name is missing", true);
+            return self.problem("metadata", "metadata.name is missing", Weight::Error);
         }
         let namespace = match text("/metadata/namespace") {
             "" => "default".to_owned(),
@@ -202,6 +272,14 @@ impl Reading<'_> {
         };
         if kind != "Namespace" {
             self.object = format!("{kind} {namespace}/{name}");
+        }
+        for (field, wrong) in [
+            ("metadata.name", label::wrong_name(&name)),
+            ("metadata.namespace", label::wrong_label(&namespace)),
+        ] {
+            if let Some(wrong) = wrong {
+                return self.problem(field, &wrong, Weight::Error);
+            }
         }
         let key = (namespace, name.clone());
         match (group, kind) {
@@ -250,35 +328,55 @@ impl Reading<'_> {
                 if ["gateway.networking.k8s.io/", "leno.dev/", "discovery.k8s.io/"]
                     .iter()
                     .any(|theirs| group.starts_with(theirs)) => {}
-            _ => self.problem("kind", &format!("leno up does not support {kind} ({group})"), true),
+            _ => {
+                let meant = suggest::kind(kind);
+                let message = format!("leno up does not support {kind} ({group}){meant}");
+                self.problem("kind", &message, Weight::Error);
+            }
         }
     }
 
     /// The published type, with every field that is unknown to it or unused by us reported.
     fn typed<T: DeserializeOwned>(&mut self, value: &Value, supported: &[&str]) -> Option<T> {
+        self.note_duplicate();
         let Typed { object, unknown } = typed::read::<T>(value);
         for field in &unknown {
-            self.problem(field, "unknown field", true);
+            let message = format!("unknown field{}", suggest::field(field, supported));
+            self.problem(field, &message, Weight::Error);
         }
         for field in supported::unused(value, supported) {
             if !unknown.contains(&field) {
-                self.problem(&field, "this field has no effect in leno up", false);
+                self.problem(&field, "this field has no effect in leno up", Weight::Note);
             }
         }
         if let Some(field) = supported::first_image(value) {
-            self.problem(&field, IMAGE_NOTE, false);
+            self.problem(&field, IMAGE_NOTE, Weight::Note);
         }
-        object.map_err(|wrong| self.problem(&wrong.field, &wrong.message, true)).ok()
+        object.map_err(|wrong| self.problem(&wrong.field, &wrong.message, Weight::Error)).ok()
     }
 
-    fn problem(&mut self, field: &str, message: &str, refused: bool) {
+    /// An object of the same name in a later source replaces an earlier one; in the same source it is most likely a mistake.
+    fn note_duplicate(&mut self) {
+        let line = self.document.line_of("metadata.name");
+        let place = (self.loaded.source, self.file.to_owned(), line);
+        let before = self.loaded.places.insert(self.object.clone(), place);
+        if let Some((source, file, line)) = before
+            && source == self.loaded.source
+        {
+            let message =
+                format!("the object is also in {}:{line}; the later one is used", file.display());
+            self.problem("metadata.name", &message, Weight::Warning);
+        }
+    }
+
+    fn problem(&mut self, field: &str, message: &str, weight: Weight) {
         self.loaded.problems.push(Problem {
             file: self.file.to_owned(),
             line: self.document.line_of(field),
             object: self.object.clone(),
             field: field.to_owned(),
             message: message.to_owned(),
-            refused,
+            weight,
         });
     }
 }
@@ -302,7 +400,9 @@ mod tests {
         loaded
             .problems
             .iter()
-            .map(|problem| format!("{}{problem}", if problem.refused { "! " } else { "" }))
+            .map(|problem| {
+                format!("{}{problem}", if problem.weight == Weight::Error { "! " } else { "" })
+            })
             .collect()
     }
 
@@ -315,6 +415,12 @@ mod tests {
     fn every_mistake_is_named() {
         check("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n", &[]);
         check("# nothing\n---\n---\n", &[]);
+        let rule =
+            "is not a valid name (a-z, 0-9, - and dots, with a letter or digit at both ends)";
+        check(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a/../x\n",
+            &[&format!("! a.yaml:4: Pod default/a/../x: metadata.name: \"a/../x\" {rule}")],
+        );
         check(
             "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n",
             &["! a.yaml:2: Gadget default/a: kind: leno up does not support Gadget (v1)"],
@@ -331,7 +437,9 @@ mod tests {
         let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n    - name: c\n";
         check(
             &format!("{pod}      comand: [x]\n"),
-            &["! a.yaml:8: Pod default/a: spec.containers.0.comand: unknown field"],
+            &[
+                "! a.yaml:8: Pod default/a: spec.containers.0.comand: unknown field; did you mean command?",
+            ],
         );
         check(
             &format!("{pod}      tty: true\n  dnsPolicy: None\n"),
@@ -361,6 +469,17 @@ mod tests {
         check(
             &format!("--- {one}\n--- {{kind: Pod}}\n"),
             &["! a.yaml:2: Pod: every object needs apiVersion and kind"],
+        );
+    }
+
+    #[test]
+    fn an_object_that_is_there_twice_is_reported() {
+        let one = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n";
+        check(
+            &format!("{one}---\n{one}"),
+            &[
+                "a.yaml:9: Namespace a: metadata.name: the object is also in a.yaml:4; the later one is used",
+            ],
         );
     }
 

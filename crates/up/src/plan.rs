@@ -1,5 +1,6 @@
 //! Objects to workloads: what should run, with the defaults of Kubernetes filled in; and the next steps towards it. Pure.
 
+use crate::label;
 use crate::manifest::{Key, Objects, key};
 use fnv::FnvHasher;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
@@ -217,6 +218,9 @@ fn check(workload: &Workload, wrong_marks: &[String]) -> Vec<String> {
         if !names.insert(&container.name) {
             wrong(format!("two containers have the name {:?}", container.name));
         }
+        if let Some(mistake) = label::wrong_label(&container.name) {
+            wrong(format!("container: {mistake}"));
+        }
         if container.command.as_ref().is_none_or(Vec::is_empty) {
             wrong(format!(
                 "container {:?} needs `command`, because leno up uses no images",
@@ -237,6 +241,15 @@ fn check(workload: &Workload, wrong_marks: &[String]) -> Vec<String> {
             if unsafe_target {
                 wrong(format!("mountPath {:?} is not an absolute path below /", mount.mount_path));
             }
+            let sub_path = mount.sub_path.as_deref().unwrap_or_default();
+            if sub_path.starts_with('/') || sub_path.split('/').any(|part| part == "..") {
+                wrong(format!("subPath {sub_path:?} is not a relative path without .."));
+            }
+        }
+    }
+    for volume in spec.volumes.iter().flatten() {
+        if let Some(mistake) = label::wrong_label(&volume.name) {
+            wrong(format!("volume: {mistake}"));
         }
     }
     mistakes

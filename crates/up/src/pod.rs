@@ -7,7 +7,8 @@ pub mod process;
 pub mod sidecar;
 
 use crate::container::{self, Facts, Mount, Root, Start};
-use crate::manifest::{Key, Objects};
+use crate::journal::Journal;
+use crate::manifest::{Key, Objects, Text};
 use crate::namespace::{Opening, Room};
 use crate::plan::{Kind, Template, is_sidecar};
 use crate::probe::{self, Timing};
@@ -20,7 +21,7 @@ use leno_runtime::tasks;
 use process::{PreStop, Probes, Process, Restart};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -40,6 +41,10 @@ const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 pub struct Home {
     /// What is wanted and what runs.
     pub shared: Arc<Shared>,
+    /// What happened, and what is wrong now.
+    pub journal: Journal,
+    /// Manifests in force for whose copies there was no room.
+    pub unwritten: Mutex<Option<Vec<Text>>>,
     /// The state directory.
     pub paths: Paths,
     /// This program.
@@ -85,6 +90,7 @@ pub fn initial_states(template: &Template) -> (Vec<ContainerState>, Option<Conta
     let state = |name: &str| ContainerState {
         name: name.to_owned(),
         state: "waiting".to_owned(),
+        reason: "ContainerCreating".to_owned(),
         ..ContainerState::default()
     };
     let inits = template.spec.init_containers.iter().flatten();
@@ -100,7 +106,8 @@ pub async fn live(home: Arc<Home>, key: Key, mut end: watch::Receiver<bool>) {
             Ok(phase) => phase,
             Err(_) if *end.borrow() => Phase::Failed,
             Err(error) => {
-                tracing::warn!("pod {}/{}: {error}", key.0, key.1);
+                let object = format!("Pod {}", key.1);
+                home.journal.warning("FailedCreate", (&key.0, &object), &error.to_string());
                 home.shared.change_pod(&key, |pod| pod.reason = error.to_string());
                 let wait = tokio::time::sleep(RETRY.delay(attempt, 0.0));
                 attempt += 1;
@@ -288,6 +295,7 @@ fn prepare(run: &Run, container: &Container, init: bool) -> Result<Process, Stri
         restart,
         restarts_max: restart_limit,
         grace: grace(&run.template),
+        unhealthy_grace: None,
         pre_stop,
         probes: Probes {
             startup: probe(&container.startup_probe)?,

@@ -1,7 +1,10 @@
 //! What the other verbs ask a running `leno up`: one line of JSON over the state directory's socket, one line back.
 
+mod status;
+
 use crate::address::CONTROL_ADMIN_PORT;
 use crate::figures::{self, Page, Said};
+use crate::journal::{Event, Standing};
 use crate::pod::Home;
 use crate::world::{ContainerState, Phase, World};
 use leno_runtime::tasks;
@@ -23,6 +26,10 @@ use tokio::sync::watch;
 pub enum Request {
     /// All pods.
     Ps,
+    /// What happened.
+    Events,
+    /// What is wrong now.
+    Problems,
     /// What every proxy says of itself.
     Metrics,
     /// What the control plane's operator page at this path says.
@@ -42,6 +49,10 @@ pub enum Request {
 pub enum Reply {
     /// All pods.
     Ps(Vec<PodRow>),
+    /// What happened, newest last.
+    Events(Vec<Event>),
+    /// What is wrong now.
+    Problems(Vec<Standing>),
     /// What proxies say.
     Metrics(Vec<Said>),
     /// The page of the control plane.
@@ -75,6 +86,9 @@ pub struct PodRow {
     pub ipv6: String,
     /// `Pending`, `Running`, `Succeeded`, `Failed`.
     pub phase: Phase,
+    /// How it is in one word, as `kubectl get pods` shows it.
+    #[serde(default)]
+    pub status: String,
     /// Whether it is being ended.
     pub ending: bool,
     /// Kind and name of what it is of, `deployment/web`.
@@ -127,6 +141,7 @@ pub fn rows(world: &World) -> Vec<PodRow> {
             ),
             ipv6: pod.address.v6.to_string(),
             phase: pod.phase,
+            status: status::of(pod),
             ending: pod.ending,
             workload: format!("{}/{}", pod.workload.0, pod.workload.2),
             restarts: pod.containers.iter().map(|container| container.restarts).sum(),
@@ -167,6 +182,8 @@ async fn answer(mut stream: UnixStream, home: &Home, end: &watch::Sender<bool>) 
     BufReader::new(read).read_line(&mut line).await?;
     let reply = match serde_json::from_str(&line) {
         Ok(Request::Ps) => Reply::Ps(home.shared.read(rows)),
+        Ok(Request::Events) => Reply::Events(home.journal.events()),
+        Ok(Request::Problems) => Reply::Problems(home.journal.problems()),
         Ok(Request::Metrics) => Reply::Metrics(figures::read(home).await),
         Ok(Request::Control { path }) => control(home, &path).await,
         Ok(Request::Node) => Reply::Node(std::process::id()),
@@ -198,6 +215,9 @@ pub enum Error {
     /// Nothing runs there.
     #[error("nothing is up in {0}; start with: leno up -f DIRECTORY")]
     NothingUp(String),
+    /// Something may run there, and this user may not ask it.
+    #[error("{0}: permission denied; `leno up` runs as root and answers root alone: use sudo")]
+    Denied(String),
     /// The connection broke.
     #[error("leno up does not answer: {0}")]
     Broken(#[from] io::Error),
@@ -213,8 +233,12 @@ pub enum Error {
 pub fn ask(state_directory: &Path, request: &Request) -> Result<Reply, Error> {
     use std::io::{BufRead, Write};
     let paths = crate::state::Paths::new(state_directory);
-    let mut stream = std::os::unix::net::UnixStream::connect(paths.socket())
-        .map_err(|_| Error::NothingUp(paths.root().display().to_string()))?;
+    let place = || paths.root().display().to_string();
+    let connected = std::os::unix::net::UnixStream::connect(paths.socket());
+    let mut stream = connected.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::Denied(place()),
+        _ => Error::NothingUp(place()),
+    })?;
     let lock = std::fs::File::open(paths.lock());
     let mut text = serde_json::to_string(request).map_err(io::Error::from)?;
     text.push('\n');

@@ -58,11 +58,6 @@ pub fn is_headless(service: &Service) -> bool {
 /// Gives every Service its addresses; answers those that cannot have what they ask for.
 pub fn give_addresses(world: &mut World) -> Vec<String> {
     let mut mistakes = Vec::new();
-    for ((namespace, name), service) in &world.objects.services {
-        if let Err(wrong) = Families::of(service, world.has_ipv6) {
-            mistakes.push(format!("service {namespace}/{name}: {wrong}"));
-        }
-    }
     let services = world.objects.services.iter();
     let (wishes, others): (Vec<_>, Vec<_>) = services
         .filter(|(_, service)| !is_headless(service))

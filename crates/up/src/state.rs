@@ -1,14 +1,14 @@
 //! The state directory: who may use it, what is in it, and that nothing of it is left.
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Everything that `leno up` may create in the state directory; nothing else is ever removed.
 const OURS: &[&str] =
-    &["leno.sock", "generated", "control", "pods", "logs", "mnt", "trust-anchors.pem"];
+    &["leno.sock", "accepted", "generated", "control", "pods", "logs", "mnt", "trust-anchors.pem"];
 
 /// Paths of the state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,12 @@ impl Paths {
         self.0.join("generated")
     }
 
+    /// Copies of the manifests in force; see [`crate::accepted`].
+    #[must_use]
+    pub fn accepted(&self) -> PathBuf {
+        self.0.join("accepted")
+    }
+
     /// The control plane's own.
     #[must_use]
     pub fn control(&self) -> PathBuf {
@@ -61,6 +67,12 @@ impl Paths {
     #[must_use]
     pub fn pod(&self, namespace: &str, pod: &str) -> PathBuf {
         self.0.join("pods").join(format!("{namespace}_{pod}"))
+    }
+
+    /// How one container is started.
+    #[must_use]
+    pub fn start(&self, namespace: &str, pod: &str, container: &str) -> PathBuf {
+        self.pod(namespace, pod).join(format!("{container}.json"))
     }
 
     /// The log of one container.
@@ -97,6 +109,16 @@ pub enum Error {
         /// The holder's process identifier, as it wrote it.
         process: String,
     },
+    /// Others may write there, and so choose what root writes and runs.
+    #[error(
+        "state directory {directory}: {who} may write to it; give it to root alone (chown root, chmod go-w), or choose another with --state-dir"
+    )]
+    Shared {
+        /// The directory.
+        directory: PathBuf,
+        /// Who may write.
+        who: String,
+    },
     /// The file system refused.
     #[error("state directory {directory}: {error}")]
     Refused {
@@ -117,6 +139,9 @@ impl Lock {
         let refused = |error| Error::Refused { directory: paths.root().to_owned(), error };
         let created = !paths.root().exists();
         fs::create_dir_all(paths.root()).map_err(refused)?;
+        if let Some(who) = other_writers(&fs::metadata(paths.root()).map_err(refused)?) {
+            return Err(Error::Shared { directory: paths.root().to_owned(), who });
+        }
         let name = paths.lock();
         let file = loop {
             let file = File::options()
@@ -124,6 +149,7 @@ impl Lock {
                 .truncate(false)
                 .read(true)
                 .write(true)
+                .custom_flags(NO_LINK)
                 .open(&name)
                 .map_err(refused)?;
             let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -148,6 +174,7 @@ impl Lock {
         let lock = Self { file, paths: paths.clone(), created };
         lock.clear().map_err(refused)?;
         for directory in [
+            paths.accepted(),
             paths.generated(),
             paths.control(),
             paths.root().join("pods"),
@@ -199,9 +226,45 @@ impl Lock {
     }
 }
 
+/// Who else than this user may write to a directory.
+fn other_writers(directory: &fs::Metadata) -> Option<String> {
+    let user = nix::unistd::geteuid();
+    match (directory.uid(), directory.mode() & 0o022) {
+        (owner, _) if owner != user.as_raw() => Some(format!("user {owner}")),
+        (_, 0) => None,
+        (_, mode) => Some(if mode & 0o002 == 0 { "its group" } else { "everybody" }.to_owned()),
+    }
+}
+
+/// For `open`: what is a link is refused.
+const NO_LINK: i32 = OFlag::O_NOFOLLOW.bits();
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_others_may_write_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        for (mode, expected) in [
+            (0o777, "everybody may write to it"),
+            (0o1777, "everybody may write to it"),
+            (0o775, "its group may write to it"),
+            (0o755, ""),
+        ] {
+            fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let said = Lock::take(place.path()).map(drop).err().map(|error| error.to_string());
+            assert!(said.unwrap_or_default().contains(expected), "{mode:o}");
+            assert_eq!(place.path().join("lock").exists(), expected.is_empty(), "{mode:o}");
+        }
+        // Nor is a link followed, wherever it leads.
+        let theirs = place.path().join("theirs");
+        fs::write(&theirs, "kept").unwrap();
+        fs::remove_file(place.path().join("lock")).unwrap();
+        std::os::unix::fs::symlink(&theirs, place.path().join("lock")).unwrap();
+        assert!(Lock::take(place.path()).is_err());
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "kept");
+    }
 
     #[test]
     fn one_at_a_time_and_nothing_left() {

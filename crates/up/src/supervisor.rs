@@ -1,10 +1,14 @@
 //! `leno up`: from the state directory's lock to an empty machine, top to bottom in [`run`].
 
 mod control;
+mod edits;
 mod publish;
+mod readiness;
 mod sources;
 
 use crate::address::Pair;
+use crate::journal::Journal;
+use crate::judge::judge;
 use crate::manifest::{self, Key, Loaded};
 use crate::names::Table;
 use crate::plan::{self, Kind, Step, WorkloadKey};
@@ -12,13 +16,13 @@ use crate::pod::{self, Home};
 use crate::request;
 use crate::state::{self, Lock};
 use crate::world::{Phase, PodState, Shared, World};
-use crate::{namespace, passage, service};
+use crate::{accepted, namespace, passage, service};
 use leno_runtime::random::Random;
 use leno_runtime::tasks;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
@@ -53,6 +57,9 @@ pub struct Substitute {
 /// Why `leno up` could not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Another user than root.
+    #[error("leno up must run as root, because it makes network namespaces: sudo leno up …")]
+    NotRoot,
     /// The state directory.
     #[error(transparent)]
     State(#[from] state::Error),
@@ -71,6 +78,9 @@ pub enum Error {
     #[error("not everything became ready")]
     NotReady,
 }
+
+/// Lines of tasks that wait to be printed; all of them are in the log.
+const LINES_MAX: usize = 256;
 
 fn refused(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |error| Error::Refused { what, error }
@@ -93,10 +103,20 @@ pub trait Talk {
 /// # Errors
 /// What could not be done; nothing is left then either.
 pub fn run(options: &Options, talk: &dyn Talk) -> Result<(), Error> {
-    let loaded = manifest::read(&options.sources);
+    let mut loaded = manifest::read(&options.sources);
+    judge(&mut loaded, options.mesh, namespace::has_ipv6());
+    if options.has_control()
+        && let Ok(control) = program("leno-control")
+    {
+        let found = manifest::control::check(&control, &options.sources);
+        loaded.add(found.map_err(refused("a check of the manifests"))?);
+    }
     report(&loaded, talk);
     if loaded.is_refused() {
         return Err(Error::Manifests);
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotRoot);
     }
     let lock = Lock::take(&options.state_directory)?;
     let result = enter_node(options).and_then(|()| {
@@ -112,14 +132,23 @@ pub fn run(options: &Options, talk: &dyn Talk) -> Result<(), Error> {
     result.and(left)
 }
 
+impl Options {
+    /// Whether `leno-control` runs.
+    fn has_control(&self) -> bool {
+        self.mesh && self.sidecar.as_ref().is_none_or(|other| other.control)
+    }
+}
+
+fn own_path() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(refused("this program's own path"))
+}
+
 /// Into the node's network; with proxies, on ways that their user may go.
 fn enter_node(options: &Options) -> Result<(), Error> {
-    // First, so that somebody who is not root hears that before anything else.
-    namespace::become_node().map_err(refused(
-        "could not create a network namespace for the node (leno up must run as root)",
-    ))?;
+    namespace::become_node()
+        .map_err(refused("could not create a network namespace for the node"))?;
     if options.mesh {
-        let program = std::env::current_exe().map_err(refused("this program's own path"))?;
+        let program = own_path()?;
         passage::open(&[&program, &options.state_directory]).map_err(refused(
             "could not give the proxies' user access to the program and the state directory",
         ))?;
@@ -129,8 +158,7 @@ fn enter_node(options: &Options) -> Result<(), Error> {
 
 fn report(loaded: &Loaded, talk: &dyn Talk) {
     for problem in &loaded.problems {
-        let weight = if problem.refused { "error" } else { "note" };
-        talk.problem(&format!("{weight}: {problem}"));
+        talk.problem(&format!("{}: {problem}", problem.weight));
     }
 }
 
@@ -141,7 +169,57 @@ async fn live(
     talk: &dyn Talk,
 ) -> Result<(), Error> {
     let began = Instant::now();
-    let home = Arc::new(home(options, lock)?);
+    let (lines, said) = mpsc::channel(LINES_MAX);
+    let home = Arc::new(home(options, lock, lines)?);
+    // What was said before there was a journal.
+    home.journal.stand(edits::SOURCE, edits::of_note(&loaded));
+    loaded.problems.iter().for_each(|problem| home.journal.line(&problem.to_string()));
+    let recorded = Recorded { talk, journal: &home.journal };
+    tokio::select! {
+        result = Box::pin(serve(options, &home, loaded, &recorded, began)) => result,
+        // Never ready before the other.
+        () = speak(said, talk) => Ok(()),
+    }
+}
+
+/// What tasks have to say to the person in front.
+async fn speak(mut said: mpsc::Receiver<String>, talk: &dyn Talk) {
+    while let Some(line) = said.recv().await {
+        talk.problem(&line);
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Talk that is also written down.
+struct Recorded<'a> {
+    talk: &'a dyn Talk,
+    journal: &'a Journal,
+}
+
+impl Talk for Recorded<'_> {
+    fn progress(&self, line: &str) {
+        self.journal.line(line);
+        self.talk.progress(line);
+    }
+
+    fn ready(&self, line: &str) {
+        self.journal.line(line);
+        self.talk.ready(line);
+    }
+
+    fn problem(&self, line: &str) {
+        self.journal.line(line);
+        self.talk.problem(line);
+    }
+}
+
+async fn serve(
+    options: &Options,
+    home: &Arc<Home>,
+    loaded: Loaded,
+    talk: &dyn Talk,
+    began: Instant,
+) -> Result<(), Error> {
     // Signals count from here on, not only once everything is ready.
     let (end_sender, mut end) = watch::channel(false);
     let end_sender = Arc::new(end_sender);
@@ -156,42 +234,40 @@ async fn live(
         .map_err(refused("addresses of the node"))?;
     let (names, table) = watch::channel(Arc::new(Table::default()));
     let _dns = crate::names::server::start(table).await.map_err(refused("the resolver"))?;
-    let _requests = request::serve(Arc::clone(&home), Arc::clone(&end_sender))
+    let _requests = request::serve(Arc::clone(home), Arc::clone(&end_sender))
         .map_err(refused("the socket for other verbs"))?;
-    if apply(&home.shared, loaded, options.mesh, talk).is_err() {
+    let texts = loaded.texts.clone();
+    if let Err(mistakes) = apply(&home.shared, loaded, options.mesh) {
+        mistakes.iter().for_each(|mistake| talk.problem(&format!("error: {mistake}")));
         return Err(Error::Manifests);
     }
-    let _publish = publish::start(Arc::clone(&home), names);
+    let _publish = publish::start(Arc::clone(home), names);
     let _control = if home.has_control {
         talk.progress("starting the control plane");
-        let wait = control::start(&home, &options.sources);
-        Some(wait.await.map_err(refused("the control plane"))?)
+        accepted::write(&home.paths, &home.sources, &texts)
+            .map_err(refused("copies of the manifests"))?;
+        Some(control::start(home).await.map_err(refused("the control plane"))?)
     } else {
         None
     };
     let (pods_sender, mut pods_ended) = mpsc::channel::<()>(1);
-    let workloads = reconcile(Arc::clone(&home), pods_sender);
+    let workloads = reconcile(Arc::clone(home), pods_sender);
     let (edits_sender, mut edits) = mpsc::channel(1);
     let _sources = sources::watch(&options.sources, edits_sender);
     let ready = tokio::select! {
-        ready = until_ready(&home, options, talk) => ready,
+        ready = readiness::wait(home, options, talk) => ready,
         () = pod::process::told(&mut end) => Ok(()),
     };
     let result = match ready {
         Err(error) if options.end_unless_ready => Err(error),
         _ => {
             if !*end.borrow() {
-                talk.ready(&summary(&home, began.elapsed()));
+                talk.ready(&summary(home, began.elapsed()));
             }
             loop {
                 tokio::select! {
                     Some(loaded) = edits.recv() => {
-                        report(&loaded, talk);
-                        if loaded.is_refused() {
-                            talk.problem("error: the edit was not applied; the mesh continues with the previous manifests");
-                        } else if apply(&home.shared, loaded, options.mesh, talk).is_ok() {
-                            talk.progress("manifests changed");
-                        }
+                        edits::take(home, loaded, options.mesh, talk).await;
                     }
                     () = pod::process::told(&mut end) => break Ok(()),
                 }
@@ -209,23 +285,17 @@ async fn live(
     result
 }
 
-fn home(options: &Options, lock: &Lock) -> Result<Home, Error> {
-    let leno = std::env::current_exe().map_err(refused("this program's own path"))?;
-    let beside = leno.parent().unwrap_or(Path::new("/")).to_owned();
-    let search_path = format!("{}:{}", beside.display(), search_path());
-    let find = |name: &str| {
-        let mut places = search_path.split(':').map(|place| Path::new(place).join(name));
-        places.find(|program| program.is_file()).ok_or_else(|| Error::Refused {
-            what: "the mesh needs leno-proxy and leno-control beside leno or in PATH (--mesh none runs without them)",
-            error: io::Error::new(io::ErrorKind::NotFound, format!("{name} is missing")),
-        })
-    };
-    let has_control = options.mesh && options.sidecar.as_ref().is_none_or(|other| other.control);
+fn home(options: &Options, lock: &Lock, lines: mpsc::Sender<String>) -> Result<Home, Error> {
+    let leno = own_path()?;
+    let search_path = search_path_of(&leno);
+    let has_control = options.has_control();
     let none = || Ok(PathBuf::new());
-    let proxy = if options.mesh { find("leno-proxy") } else { none() }?;
-    let control = if has_control { find("leno-control") } else { none() }?;
+    let proxy = if options.mesh { find("leno-proxy", &search_path) } else { none() }?;
+    let control = if has_control { find("leno-control", &search_path) } else { none() }?;
     Ok(Home {
         shared: Arc::new(Shared::new(namespace::has_ipv6())),
+        journal: Journal::open(lock.paths(), lines),
+        unwritten: Mutex::default(),
         paths: lock.paths().clone(),
         leno,
         proxy,
@@ -238,6 +308,27 @@ fn home(options: &Options, lock: &Lock) -> Result<Home, Error> {
     })
 }
 
+/// A program of ours, beside this one or in `PATH`.
+///
+/// # Errors
+/// It is not there.
+pub fn program(name: &str) -> Result<PathBuf, Error> {
+    find(name, &search_path_of(&own_path()?))
+}
+
+fn find(name: &str, search_path: &str) -> Result<PathBuf, Error> {
+    let mut places = search_path.split(':').map(|place| Path::new(place).join(name));
+    places.find(|program| program.is_file()).ok_or_else(|| Error::Refused {
+        what: "the mesh needs leno-proxy and leno-control beside leno or in PATH (--mesh none runs without them)",
+        error: io::Error::new(io::ErrorKind::NotFound, format!("{name} is missing")),
+    })
+}
+
+fn search_path_of(leno: &Path) -> String {
+    let beside = leno.parent().unwrap_or(Path::new("/"));
+    format!("{}:{}", beside.display(), search_path())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "PATH is passed on to containers, it configures nothing of ours"
@@ -247,8 +338,8 @@ fn search_path() -> String {
     std::env::var("PATH").ok().filter(|path| !path.is_empty()).unwrap_or_else(|| DEFAULT.to_owned())
 }
 
-/// Makes manifests the ones in force, if they make sense as a whole.
-fn apply(shared: &Shared, loaded: Loaded, mesh: bool, talk: &dyn Talk) -> Result<(), ()> {
+/// Makes manifests the ones in force, if they make sense as a whole; answers what does not.
+fn apply(shared: &Shared, loaded: Loaded, mesh: bool) -> Result<(), Vec<String>> {
     let (wanted, mut mistakes) = plan::workloads(&loaded.objects, mesh);
     if mistakes.is_empty() {
         mistakes = shared
@@ -273,10 +364,7 @@ fn apply(shared: &Shared, loaded: Loaded, mesh: bool, talk: &dyn Talk) -> Result
             })
             .0;
     }
-    for mistake in &mistakes {
-        talk.problem(&format!("error: {mistake}"));
-    }
-    if mistakes.is_empty() { Ok(()) } else { Err(()) }
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
 /// Starts and ends pods after every change.
@@ -373,79 +461,19 @@ fn create(
     Some((key, ended))
 }
 
-/// Waits until every pod is ready or completed; says who becomes ready, and who does not in time.
-async fn until_ready(home: &Home, options: &Options, talk: &dyn Talk) -> Result<(), Error> {
-    let mut changes = home.shared.changes();
-    let mut told = BTreeSet::new();
-    let deadline = tokio::time::sleep(options.ready_wait);
-    tokio::pin!(deadline);
-    loop {
-        let (ready, waiting) = home.shared.read(look);
-        for pod in ready {
-            if told.insert(pod.clone()) {
-                talk.progress(&format!("{pod} is ready"));
-            }
-        }
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        tokio::select! {
-            _ = changes.changed() => {}
-            () = &mut deadline => {
-                for (key, container, why) in waiting {
-                    talk.problem(&format!("error: pod {}/{} is not ready: {why}", key.0, key.1));
-                    let log = home.paths.log(&key.0, &key.1, &container);
-                    for line in last_lines(&log, 10) {
-                        talk.problem(&format!("    {line}"));
-                    }
-                }
-                return Err(Error::NotReady);
-            }
-        }
-    }
-}
-
-fn last_lines(file: &Path, count: usize) -> Vec<String> {
-    let text = std::fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
-}
-
-/// Pods that are ready, and those that are not, with the container that they wait for and why.
-fn look(world: &World) -> (Vec<String>, Vec<(Key, String, String)>) {
-    let (mut ready, mut waiting) = (Vec::new(), Vec::new());
-    for workload in world.wanted.values() {
-        let (kind, namespace, name) = &workload.key;
-        let pods: Vec<_> =
-            world.pods.iter().filter(|(_, pod)| pod.workload == workload.key).collect();
-        if pods.len() < workload.replicas {
-            let why = format!("only {} of {} pods exist", pods.len(), workload.replicas);
-            waiting.push(((namespace.clone(), name.clone()), String::new(), why));
-        }
-        for (key, pod) in pods {
-            if pod.ready || pod.phase == Phase::Succeeded {
-                ready.push(format!("{}/{} ({})", key.0, key.1, pod.address.v4));
-            } else if !(pod.ending || *kind == Kind::Job) {
-                let mut states = pod.proxy.iter().chain(&pod.containers);
-                let state = states
-                    .find(|state| !state.ready && !state.state.starts_with("ended: completed"));
-                let container = state.map(|state| state.name.clone()).unwrap_or_default();
-                waiting.push((key.clone(), container, pod.reason.clone()));
-            }
-        }
-    }
-    (ready, waiting)
-}
-
 fn summary(home: &Home, took: Duration) -> String {
     home.shared.read(|world| {
         let meshed = world.pods.values().filter(|pod| pod.template.meshed).count();
         format!(
-            "ready: {} pods ({meshed} in the mesh), {} services, in {:.1} s",
-            world.pods.len(),
-            world.objects.services.len(),
+            "ready: {} ({meshed} in the mesh), {}, in {:.1} s",
+            counted(world.pods.len(), "pod"),
+            counted(world.objects.services.len(), "service"),
             took.as_secs_f64()
         )
     })
+}
+
+/// `1 pod`, `2 pods`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -8,6 +8,7 @@ use crate::plan::{Seen, Template, Workload, WorkloadKey};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// How far a pod is, in the words of Kubernetes.
@@ -37,6 +38,12 @@ pub struct ContainerState {
     pub ready: bool,
     /// `running`, `waiting`, `ended`, with a reason where there is one.
     pub state: String,
+    /// Why it does not run, in one word of Kubernetes: `ContainerCreating`, `CrashLoopBackOff`, `Completed`, `Error`; empty while it runs.
+    #[serde(default)]
+    pub reason: String,
+    /// Since when it runs, where it counts as ready for no other reason.
+    #[serde(skip)]
+    pub unproven_since: Option<Instant>,
 }
 
 /// A pod as it runs.

@@ -3,7 +3,7 @@
 
 use super::{Choice, Kind, Sidecars, Topology};
 use anyhow::{Context, Result, bail};
-use leno_up::manifest::{self, Loaded};
+use leno_up::manifest::{self, Loaded, Weight};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub fn write(topology: &Topology, choice: &Choice, directory: &Path) -> Result<()> {
     let loaded = manifest::read(&topology.manifests);
     if loaded.is_refused() {
-        let refused = loaded.problems.iter().filter(|problem| problem.refused);
+        let refused = loaded.problems.iter().filter(|problem| problem.weight == Weight::Error);
         let lines: Vec<String> = refused.map(ToString::to_string).collect();
         bail!("{}", lines.join("\n"));
     }

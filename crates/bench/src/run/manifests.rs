@@ -93,8 +93,11 @@ fn checked(path: &Path) -> Result<Vec<Value>, Vec<String>> {
     }
     let objects = read(path).map_err(|error| vec![format!("{error:#}")])?;
     let problems = leno_up::manifest::read(&[path.to_owned()]).problems;
-    let refused: Vec<String> =
-        problems.iter().filter(|problem| problem.refused).map(ToString::to_string).collect();
+    let refused: Vec<String> = problems
+        .iter()
+        .filter(|problem| problem.weight == leno_up::manifest::Weight::Error)
+        .map(ToString::to_string)
+        .collect();
     if refused.is_empty() { Ok(objects) } else { Err(refused) }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Stat {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Logs {
-    /// Pod by name, unique prefix of its name, or deploy/NAME; `control` is the control plane
+    /// Pod by name, unique prefix of its name, or deploy/NAME; `control` is the control plane, `up` is `leno up` itself
     #[arg(required_unless_present = "selector", conflicts_with = "selector")]
     pub(crate) pod: Option<String>,
     #[command(flatten)]

@@ -7,6 +7,7 @@ use crate::args::home::Environment;
 use crate::args::{Check, Findings};
 use crate::output;
 use leno_install::check::{is_well, may_pass, run as judge, shown};
+use leno_up::check::Finding;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(crate) fn run(state_dir: Option<&Path>, wish: &Check) -> anyhow::Result<ExitCode> {
     let environment = Environment::read();
     if is_of_machine(state_dir, wish, &environment) {
-        return machine();
+        return machine(&super::machine(state_dir));
     }
     let until = Instant::now() + wish.wait;
     let mut was_reached = false;
@@ -50,8 +51,15 @@ fn is_of_machine(state_dir: Option<&Path>, wish: &Check, environment: &Environme
     state_dir.is_some() || environment.state_dir.is_some() || !clusters
 }
 
-fn machine() -> anyhow::Result<ExitCode> {
-    let findings = leno_up::check::run();
+/// What the machine lacks, and what is wrong with the mesh that is up.
+fn machine(state: &Path) -> anyhow::Result<ExitCode> {
+    let problems = super::events::problems(state);
+    let mut findings = leno_up::check::run();
+    findings.extend(problems.iter().map(|problem| Finding {
+        what: "the mesh that is up",
+        problem: Some(problem.to_string()),
+        remedy: "change what is named; `leno events` and `leno logs up` say more",
+    }));
     output::print(&leno_up::check::text(&findings))?;
     let is_well = findings.iter().all(|finding| finding.problem.is_none());
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -6,6 +6,7 @@ use crate::home::{Member, machine};
 use anyhow::{Context, bail};
 use leno_up::enter::{self, Place};
 use leno_up::request::{Reply, Request, ask};
+use leno_up::state::Paths;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,19 +22,21 @@ pub(super) fn run(state: &Path, exec: &Exec) -> anyhow::Result<ExitCode> {
             let pod = pods.swap_remove(choose(&members, wanted)?);
             let mut containers = pod.containers.iter();
             let chosen = match &exec.container {
-                Some(name) => {
+                Some(name) => Some(
                     containers
                         .find(|container| container.name == *name)
-                        .with_context(|| format!("pod {} has no container {name:?}", pod.name))?
-                        .pid
-                }
+                        .with_context(|| format!("pod {} has no container {name:?}", pod.name))?,
+                ),
                 // Init containers come first and have ended.
-                None => containers.rev().find_map(|container| container.pid),
+                None => containers.rev().find(|container| container.pid.is_some()),
             };
-            let pid = chosen.with_context(|| {
+            let running = chosen.and_then(|container| Some((container, container.pid?)));
+            let (container, pid) = running.with_context(|| {
                 format!("no container of pod {} is running: {}", pod.name, pod.reason)
             })?;
-            Place::Container(pid)
+            let paths = Paths::new(state);
+            let start = enter::start_of(&paths, &pod.namespace, &pod.name, &container.name)?;
+            Place::Container(pid, Box::new(start))
         }
     };
     let code = enter::run(&place, &exec.command)?;

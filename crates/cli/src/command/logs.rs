@@ -8,10 +8,14 @@ use crate::args::Logs;
 use crate::home::{CONTROL, Home, Member, machine};
 use anyhow::bail;
 use leno_kube::pod::PROXY;
+use leno_up::journal;
 use leno_up::state::Paths;
 
 /// What the control plane is called on a command line.
 const CONTROL_PLANE: &str = "control";
+
+/// What `leno up` itself is called.
+const UP: &str = "up";
 
 /// A container's log, and what is printed before its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,12 @@ fn wanted(home: &Home, logs: &Logs) -> anyhow::Result<Vec<Wanted>> {
     // A pod of that name is meant rather than the control plane.
     if named == CONTROL_PLANE && !members.iter().any(|member| member.name == CONTROL_PLANE) {
         return control_plane(home, logs);
+    }
+    if named == UP
+        && matches!(home, Home::Machine(_))
+        && !members.iter().any(|member| member.name == UP)
+    {
+        return Ok(vec![of_node(journal::LOG, logs)]);
     }
     let at = choose(&members, named)?;
     of_pod(home, &members[at], logs, logs.prefix)
@@ -94,14 +104,19 @@ fn containers(home: &Home, pod: &Member, logs: &Logs) -> anyhow::Result<Vec<Stri
     }
 }
 
+/// The log of a program of the node, which is kept like a container's.
+fn of_node((namespace, name): (&str, &str), logs: &Logs) -> Wanted {
+    Wanted {
+        namespace: namespace.to_owned(),
+        pod: name.to_owned(),
+        container: name.to_owned(),
+        prefix: if logs.prefix { format!("{name} | ") } else { String::new() },
+    }
+}
+
 fn control_plane(home: &Home, logs: &Logs) -> anyhow::Result<Vec<Wanted>> {
     Ok(match home {
-        Home::Machine(_) => vec![Wanted {
-            namespace: machine::CONTROL.0.to_owned(),
-            pod: machine::CONTROL.1.to_owned(),
-            container: machine::CONTROL.1.to_owned(),
-            prefix: if logs.prefix { format!("{} | ", machine::CONTROL.1) } else { String::new() },
-        }],
+        Home::Machine(_) => vec![of_node(machine::CONTROL, logs)],
         Home::Cluster(cluster) => {
             let pods = cluster.control_pods()?;
             let several = pods.len() > 1;

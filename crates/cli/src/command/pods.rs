@@ -11,6 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) fn run(home: &Home, wanted: &Shown) -> anyhow::Result<()> {
     super::repeat(wanted.watch, || {
         let rows = home.rows(&wanted.scope)?;
+        if let (true, Some(namespace)) = (rows.is_empty(), &wanted.scope.namespace) {
+            eprintln!("leno: no pods in namespace {namespace}");
+        }
+        if let (Home::Machine(state), false) = (home, wanted.watch) {
+            super::events::complain(state);
+        }
         if let Some(text) = output::structured(wanted.output, &rows)? {
             return Ok(text);
         }
@@ -58,7 +64,6 @@ fn machine_table(pods: &[&MachineRow], wide: bool) -> String {
         // An init container that is done is no more part of a ready pod.
         let done = |container: &&ContainerState| pod.ready && container.state == "ended: completed";
         let all = pod.containers.len() - pod.containers.iter().filter(done).count();
-        let status = if pod.ending { "Ending".to_owned() } else { format!("{:?}", pod.phase) };
         let proxy = pod
             .proxy
             .as_ref()
@@ -68,7 +73,7 @@ fn machine_table(pods: &[&MachineRow], wide: bool) -> String {
             pod.name.clone(),
             pod.ip.clone(),
             format!("{} ({ready}/{})", if pod.ready { "yes" } else { "no" }, all),
-            status,
+            pod.status.clone(),
             pod.restarts.to_string(),
             pod.mesh.clone(),
             proxy,

@@ -96,12 +96,19 @@ pub(super) fn edges(home: &Home, wanted: &Shown) -> anyhow::Result<()> {
         }
         Ok(match wanted.output {
             Format::Name => names(hops.iter().map(|hop| hop.pod.as_str())),
-            _ => edges_table(&hops),
+            format => edges_table(&hops, format == Format::Wide),
         })
     })
 }
 
-fn edges_table(hops: &[Hop]) -> String {
+/// `shop/web` for `spiffe://cluster.local/ns/shop/sa/web`, two of which make a line too long for a terminal. Other names stay whole.
+fn short(identity: &str) -> String {
+    let account = identity.strip_prefix("spiffe://").and_then(|rest| rest.split_once("/ns/"));
+    let parts = account.and_then(|(_, rest)| rest.split_once("/sa/"));
+    parts.map_or_else(|| identity.to_owned(), |(namespace, name)| format!("{namespace}/{name}"))
+}
+
+fn edges_table(hops: &[Hop], wide: bool) -> String {
     let headings = [
         "SEEN BY",
         "DIRECTION",
@@ -113,8 +120,11 @@ fn edges_table(hops: &[Hop]) -> String {
         "SUCCESS",
         "CONNECTIONS",
     ];
-    let shown =
-        |identity: &str| if identity.is_empty() { "-".to_owned() } else { identity.to_owned() };
+    let shown = |identity: &str| match identity {
+        "" => "-".to_owned(),
+        identity if wide => identity.to_owned(),
+        identity => short(identity),
+    };
     let row = |hop: &Hop| {
         vec![
             format!("{}/{}", hop.namespace, hop.pod),
@@ -129,4 +139,30 @@ fn edges_table(hops: &[Hop]) -> String {
         ]
     };
     output::table(&headings, &hops.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_short_unless_wide() {
+        let identity = |name: &str| format!("spiffe://cluster.local/ns/default/sa/{name}");
+        let hop = Hop {
+            namespace: "default".into(),
+            pod: "productpage-v1-7d9c5b6f4-abcde".into(),
+            direction: "outbound".into(),
+            client: identity("productpage"),
+            server: identity("reviews"),
+            service: "default/reviews".into(),
+            mutual_tls: true,
+            requests: 1_000,
+            success_rate: Some(1.0),
+            connections: 4,
+        };
+        let shown = edges_table(std::slice::from_ref(&hop), false);
+        assert!(shown.contains("default/productpage  default/reviews"), "{shown}");
+        assert!(edges_table(&[hop], true).contains(&identity("reviews")));
+        assert_eq!(short("web.shop.serviceaccount.identity"), "web.shop.serviceaccount.identity");
+    }
 }

@@ -157,6 +157,33 @@ fn walk(value: &Value, path: &str, shown: &str, patterns: &[String], found: &mut
     }
 }
 
+/// Names of the supported fields right below a dotted one.
+#[must_use]
+pub fn children(parent: &str, table: &[&str]) -> Vec<String> {
+    let mut path = String::new();
+    for part in parent.split('.').filter(|part| !part.is_empty()) {
+        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.push_str("[]");
+        } else {
+            path.push_str(if path.is_empty() { "" } else { "." });
+            path.push_str(part);
+        }
+    }
+    let dot = if path.is_empty() { "" } else { "." };
+    let prefix = format!("{path}{dot}");
+    let patterns = table.iter().flat_map(|pattern| expand(pattern));
+    let mut found: Vec<String> = patterns
+        .filter_map(|pattern| {
+            let rest = pattern.strip_prefix(&prefix)?;
+            let name = rest.split(['.', '[']).next()?;
+            (!name.is_empty() && name != "**").then(|| name.to_owned())
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// The first `image` of a pod or template.
 #[must_use]
 pub fn first_image(value: &Value) -> Option<String> {

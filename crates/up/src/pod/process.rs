@@ -70,6 +70,8 @@ pub struct Process {
     pub restarts_max: Option<u32>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// The same where its liveness probe has failed: what hangs does not end by itself.
+    pub unhealthy_grace: Option<Duration>,
     /// What comes before SIGTERM.
     pub pre_stop: Option<PreStop>,
     /// Health probes.
@@ -126,25 +128,34 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
             set(&run, &process.name, |state| {
                 state.pid = None;
                 state.ready = false;
+                state.unproven_since = None;
+                state.reason = if well { "Completed" } else { "Error" }.to_owned();
                 state.state = format!("ended: {shown}");
             });
+            if !well {
+                note(&run, "Failed", &format!("container {}: {shown}", process.name));
+            }
             return well;
         }
         delays = if began.elapsed() >= RAN_WELL { 0 } else { delays };
         let wait = if delays == 0 { Duration::ZERO } else { RESTART.delay(delays - 1, 0.0) };
         restarts += 1;
         delays += 1;
-        tracing::warn!(
-            "pod {}/{}: {}: {shown}; restart in {} s",
-            run.key.0,
-            run.key.1,
-            process.name,
-            wait.as_secs()
-        );
+        let when =
+            if wait.is_zero() { "at once".to_owned() } else { format!("in {} s", wait.as_secs()) };
+        let what = format!("container {}: {shown}; restart {when}", process.name);
+        note(&run, "BackOff", &what);
         set(&run, &process.name, |state| {
             state.pid = None;
             state.ready = false;
+            state.unproven_since = None;
             state.restarts = restarts;
+            state.reason = match (wait.is_zero(), well) {
+                (false, _) => "CrashLoopBackOff",
+                (true, true) => "Completed",
+                (true, false) => "Error",
+            }
+            .to_owned();
             state.state = format!("waiting {} s to restart: {shown}", wait.as_secs());
         });
         before = format!(" (before: {shown})");
@@ -153,6 +164,12 @@ pub async fn keep(run: Arc<Run>, process: Process, mut end: watch::Receiver<bool
             () = told(&mut end) => return well,
         }
     }
+}
+
+/// An event of the pod.
+fn note(run: &Run, reason: &str, message: &str) {
+    let object = format!("Pod {}", run.key.1);
+    run.home.journal.warning(reason, (&run.key.0, &object), message);
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -201,6 +218,8 @@ async fn once(
     set(run, &process.name, |state| {
         state.pid = pid;
         state.ready = ready;
+        state.reason.clear();
+        state.unproven_since = ready.then(Instant::now);
         state.state = running(ready, "its probe has not succeeded yet", before);
     });
     let (report, mut reports) = mpsc::channel(4);
@@ -210,7 +229,7 @@ async fn once(
         tokio::select! {
             status = child.wait() => return Ok(Ending::Exited(status?)),
             () = told(end) => {
-                stop(run, process, &mut child).await;
+                stop(run, process, process.grace, &mut child).await;
                 return Ok(Ending::Stopped);
             }
             Some(found) = reports.recv() => match found {
@@ -219,7 +238,8 @@ async fn once(
                     state.state = running(ready, "its readiness probe fails", before);
                 }),
                 Health::Dead(why) => {
-                    stop(run, process, &mut child).await;
+                    note(run, "Unhealthy", &format!("container {}: {why}; it is ended", process.name));
+                    stop(run, process, process.unhealthy_grace.unwrap_or(process.grace), &mut child).await;
                     return Ok(Ending::Unhealthy(why));
                 }
             },
@@ -233,7 +253,13 @@ fn running(ready: bool, unready: &str, before: &str) -> String {
 
 async fn start(run: &Run, process: &Process, log: &Arc<Log>) -> io::Result<Child> {
     let file = run.directory.join(format!("{}.json", process.name));
-    write_atomically(&file, &serde_json::to_vec(&process.start)?, 0o600)?;
+    let text = serde_json::to_vec(&process.start)?;
+    // A second start needs no room on the disk.
+    if std::fs::read(&file).ok().as_ref() != Some(&text) {
+        let written = write_atomically(&file, &text, 0o600);
+        run.home.journal.room(&run.home.paths, &written);
+        written?;
+    }
     let mut command = Command::new(&run.home.leno);
     command
         .arg(stage::CONTAINER)
@@ -253,7 +279,7 @@ async fn start(run: &Run, process: &Process, log: &Arc<Log>) -> io::Result<Child
 }
 
 /// What comes before SIGTERM, SIGTERM, and SIGKILL when the time is over.
-async fn stop(run: &Run, process: &Process, child: &mut Child) {
+async fn stop(run: &Run, process: &Process, grace: Duration, child: &mut Child) {
     set(run, &process.name, |state| {
         state.ready = false;
         state.state = "ending".to_owned();
@@ -272,7 +298,7 @@ async fn stop(run: &Run, process: &Process, child: &mut Child) {
         let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM);
         drop(child.wait().await);
     };
-    let ended = tokio::time::timeout(process.grace, gentle).await.is_ok();
+    let ended = tokio::time::timeout(grace, gentle).await.is_ok();
     if !ended {
         drop(child.kill().await);
     }

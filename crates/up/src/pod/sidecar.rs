@@ -25,6 +25,16 @@ use tokio::task::JoinHandle;
 const USER: u32 = 2102;
 /// Where `/ready` and `/metrics` are.
 pub const ADMIN_PORT: u16 = 4191;
+/// A proxy that hangs is noticed and started again within 15 s.
+const LIVENESS: Timing = Timing {
+    initial_delay: Duration::ZERO,
+    period: Duration::from_secs(2),
+    timeout: Duration::from_secs(2),
+    failures: 3,
+    successes: 1,
+};
+/// A proxy that does not answer has little to finish.
+const HUNG_GRACE: Duration = Duration::from_secs(1);
 /// The proxy is given a little more than it gives its connections.
 const DRAIN_MARGIN: Duration = Duration::from_secs(2);
 
@@ -61,8 +71,13 @@ pub async fn start(
         failures: 3,
         successes: 1,
     };
-    let question =
-        Question::Http { path: "/ready".to_owned(), port: ADMIN_PORT, headers: Vec::new() };
+    let admin = |path: &str| Question::Http {
+        path: path.to_owned(),
+        port: ADMIN_PORT,
+        headers: Vec::new(),
+    };
+    // Only ours answers there.
+    let is_ours = run.home.sidecar.is_none();
     let proxy = Process {
         name: PROXY_NAME.to_owned(),
         start: Start {
@@ -76,8 +91,13 @@ pub async fn start(
         restart: Restart::Always,
         restarts_max: None,
         grace: super::grace(&run.template) + DRAIN_MARGIN,
+        unhealthy_grace: Some(HUNG_GRACE),
         pre_stop: None,
-        probes: Probes { readiness: Some((question, readiness)), ..Probes::default() },
+        probes: Probes {
+            readiness: Some((admin("/ready"), readiness)),
+            liveness: is_ours.then(|| (admin("/live"), LIVENESS)),
+            ..Probes::default()
+        },
     };
     let kept = tasks::spawn("proxy", process::keep(Arc::clone(run), proxy, stopped));
     process::until_started(run, PROXY_NAME, end).await;

@@ -6,16 +6,21 @@ use crate::{generated, namespace, ruleset, service};
 use leno_runtime::file::write_atomically;
 use leno_runtime::tasks;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The name in the directory of generated manifests.
 const FILE: &str = "leno-up.yaml";
+
+/// What could not be written is written once there is room.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Publishes until the returned task is dropped.
 pub(super) fn start(home: Arc<Home>, names: watch::Sender<Arc<Table>>) -> tasks::Owned {
     let mut changes = home.shared.changes();
     tasks::spawn_owned("publish", async move {
         let (mut rules_before, mut text_before) = (String::new(), String::new());
+        let mut is_written = true;
         loop {
             let version = *changes.borrow_and_update();
             let (rules, table, text) = home.shared.look_mut(|world| {
@@ -36,16 +41,22 @@ pub(super) fn start(home: Arc<Home>, names: watch::Sender<Arc<Table>>) -> tasks:
                 }
                 changed
             });
-            if text != text_before {
+            // Tried again until it works, also where the text has become what it was.
+            if text != text_before || !is_written {
                 let file = home.paths.generated().join(FILE);
-                match write_atomically(&file, text.as_bytes(), 0o644) {
-                    Ok(()) => text_before = text,
-                    Err(error) => tracing::error!("{}: {error}", file.display()),
+                let written = write_atomically(&file, text.as_bytes(), 0o644);
+                home.journal.room(&home.paths, &written);
+                is_written = written.is_ok();
+                if is_written {
+                    text_before = text;
                 }
             }
             home.shared.say_published(version);
-            if changes.changed().await.is_err() {
-                return;
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() {
+                    return;
+                },
+                () = tokio::time::sleep(AGAIN), if !is_written => {}
             }
         }
     })

@@ -47,7 +47,8 @@ pub(super) fn watch(sources: &[PathBuf], edits: mpsc::Sender<Loaded>) -> Option<
             {
             }
             let loaded = manifest::read(&sources);
-            let same = loaded.objects == before.objects && loaded.problems == before.problems;
+            // Routes are no objects of ours, and an edit of one is an edit.
+            let same = loaded.texts == before.texts && loaded.problems == before.problems;
             before = loaded.clone();
             if !same && edits.send(loaded).await.is_err() {
                 return;
