@@ -159,6 +159,8 @@ impl Mesh {
                 .client(&control, Alpn::Http2),
         };
         let stream = TcpStream::connect(self.address).await.unwrap();
+        // Else each call of thousands waits for a delayed acknowledgement.
+        stream.set_nodelay(true).unwrap();
         let wait = Duration::from_secs(20);
         let connected = client::connect(config, &control.server_name, stream, wait).await.unwrap();
         let once = Once(Some(TokioIo::new(connected.stream)));

@@ -329,12 +329,10 @@ fn an_upgrade_says_what_it_leaves() {
     let path = "/apis/monitoring.coreos.com/v1/namespaces/leno/podmonitors/leno-proxy";
     objects.get_mut(path).unwrap()["metadata"]["labels"].take();
     let api = Api::with(objects);
-    let dashboards = "configmap/leno-dashboards";
-    assert_eq!(
-        left(&api, "leno upgrade"),
-        ["poddisruptionbudget/leno-control", "podmonitor/leno-control", dashboards]
-    );
-    assert_eq!(left(&api, "leno upgrade --ha"), ["podmonitor/leno-control", dashboards]);
+    let (policy, budget) = ("networkpolicy/leno-control", "poddisruptionbudget/leno-control");
+    let (monitor, dashboards) = ("podmonitor/leno-control", "configmap/leno-dashboards");
+    assert_eq!(left(&api, "leno upgrade"), [policy, budget, monitor, dashboards]);
+    assert_eq!(left(&api, "leno upgrade --ha"), [policy, monitor, dashboards]);
     assert_eq!(left(&Api::with(mesh("leno")), "leno upgrade"), [""; 0]);
 }
 
