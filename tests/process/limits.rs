@@ -118,7 +118,7 @@ fn requests_that_wait_beyond_the_limit_are_answered() {
     }
     let refused = wait::until("a refusal", wait::LIMIT, || {
         let answer = ask(&mut connect(&mesh), GET);
-        answer.contains("pending_requests_max").then_some(answer)
+        answer.contains("LENO_PROXY_PENDING_REQUESTS_MAX").then_some(answer)
     });
     proxy.signal(Signal::SIGCONT);
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");

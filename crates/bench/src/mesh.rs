@@ -312,7 +312,11 @@ mod tests {
             let said = missing(&choice).unwrap_or_default();
             assert!(said.starts_with(choice.kind.name()), "{text}: {said}");
             let named = text.contains('=');
-            assert_eq!(said.contains("there is no program /nowhere/x"), named, "{text}: {said}");
+            assert_eq!(
+                said.contains("the program /nowhere/x does not exist"),
+                named,
+                "{text}: {said}"
+            );
         }
     }
 }

@@ -105,7 +105,7 @@ fn words_of_fortio_and_codes_of_mistakes() {
     for (words, code, part) in [
         ("-qps -1 -n 20 -c 2 -keepalive=true -loglevel error -json -", 0, "\"completed\": 20"),
         ("-nocatchup -n 20 -c 50 -k", 0, "20 answered"),
-        ("-qps -5 -n 20", 3, "-q: -5 is no rate"),
+        ("-qps -5 -n 20", 3, "-q: -5 is not a valid rate"),
         ("-offset 1s", 3, "-offset is not supported"),
         ("-H broken", 3, "-H \"broken\""),
         ("-c 0", 3, "-c must be at least 1"),

@@ -59,7 +59,7 @@ fn mistakes() {
     check(
         "measure: 10s",
         "measure: 10",
-        &["7: phases.measure: \"10\" needs a unit: us, ms, s, m or h"],
+        &["7: phases.measure: \"10\" is not a valid duration: add a unit, for example 10s"],
     );
     check(
         "  rate: [20, 200]",
@@ -210,7 +210,7 @@ fn a_mistake_does_not_hide_another() {
         "  arrival: bogus\n  points: [[1, 5]]",
         &[
             "11: loads.0.arrival: \"bogus\" is not one of closed, uniform, poisson, burst, steps, ramp",
-            "12: loads.0.points.0.0: \"1\" needs a unit: us, ms, s, m or h",
+            "12: loads.0.points.0.0: \"1\" is not a valid duration: add a unit, for example 1s",
         ],
     );
     check(
@@ -232,7 +232,7 @@ fn a_mistake_does_not_hide_another() {
     added(
         "timeline:\n- {at: 1, do: {kill: {workload: x, count: 0, signal: HUP}}}\n",
         &[
-            "14: timeline.0.at: \"1\" needs a unit: us, ms, s, m or h",
+            "14: timeline.0.at: \"1\" is not a valid duration: add a unit, for example 1s",
             "14: timeline.0.do.kill.signal: \"HUP\" is not one of KILL, TERM, INT, QUIT",
             "14: timeline.0.do.kill.count: must be a whole number from 1 to 1000, not 0",
         ],
@@ -262,7 +262,9 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "  rate: [20, 200]",
         "  arrival: steps\n  points: [[x, 5]]",
-        &["12: loads.0.points.0.0: \"x\" does not start with a number"],
+        &[
+            "12: loads.0.points.0.0: \"x\" is not a valid duration: write it like 300ms, 1.5s, 10m or 1h30m",
+        ],
     );
     check(
         "  connections: 8",
@@ -282,7 +284,9 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "  connections: 8",
         "  measure: long\ntimeline: [{at: 11s, do: {control_plane: restart}}]",
-        &["12: loads.0.measure: \"long\" does not start with a number"],
+        &[
+            "12: loads.0.measure: \"long\" is not a valid duration: write it like 300ms, 1.5s, 10m or 1h30m",
+        ],
     );
     // The load without a name may be the one that is meant, and the line without a workload, too.
     check(
@@ -304,7 +308,7 @@ fn a_mistake_does_not_make_up_another() {
             "14: assert.0.metric: \"p98\" is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
              failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
             "14: assert.0.ratio_max: must be a number, a share (0.1%) or a time (1ms)",
-            "14: assert.0.except.for: \"1\" needs a unit: us, ms, s, m or h",
+            "14: assert.0.except.for: \"1\" is not a valid duration: add a unit, for example 1s",
         ],
     );
     added(

@@ -106,7 +106,7 @@ mod tests {
             ("other/we", "other/web-2"),
             ("deploy/web", "default/web-2"),
             ("sts/db", "other/db-0"),
-            ("web-", "\"web-\" may be web-1 or web-2 or web-2"),
+            ("web-", "\"web-\" matches several pods: web-1 or web-2 or web-2"),
             ("web-2", "\"web-2\" is in several namespaces: use NAMESPACE/web-2"),
             ("web-3", "no pod \"web-3\"; `leno ps` lists pods"),
             ("x", "no pod \"x\"; `leno ps` lists pods"),

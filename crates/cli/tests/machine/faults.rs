@@ -172,7 +172,7 @@ fn programs_that_hang_are_started_again() {
 #[test]
 fn a_program_that_does_not_stay_up_is_not_ready() {
     for (command, words) in [
-        ("[nosuchprogram]", "leno: nosuchprogram: no such program in PATH"),
+        ("[nosuchprogram]", "leno: program nosuchprogram not found in PATH"),
         ("[sh, -c, 'echo gone wrong; exit 3']", "gone wrong"),
     ] {
         let manifest = format!(

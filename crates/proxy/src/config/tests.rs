@@ -74,7 +74,7 @@ fn every_mistake_is_reported_at_once() {
             r#"LENO_PROXY_INBOUND_PORT: "0" is not a number from 1 to 65535"#,
             r#"LENO_PROXY_SKIP_OUTBOUND_PORTS: "2000-1000" is not a port or FIRST-LAST"#,
             r#"LENO_PROXY_SKIP_SUBNETS: "10.0.0.0/33" is not an IP address or a CIDR"#,
-            r#"LENO_PROXY_LOG_FORMAT: log format "xml": format of log lines: plain or json"#,
+            r#"LENO_PROXY_LOG_FORMAT: log format "xml": plain or json"#,
             r#"LENO_PROXY_STREAMS_MAX: "many" is not a number from 1 to 65536"#,
             "LENO_PROXY_CONECTIONS_MAX is not a variable of leno-proxy (see --help)",
         ]

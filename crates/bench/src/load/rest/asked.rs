@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn what_cannot_be_followed() {
         check("qps=5", "", Err("url is missing"));
-        check("url=a:1&qps=x", "", Err("qps=x: no number"));
+        check("url=a:1&qps=x", "", Err("qps=x is not a number"));
         check(
             "url=a:1&t=5y",
             "",
@@ -256,7 +256,7 @@ mod tests {
         check("url=a:1&runner=udp", "", Err("runner=udp: it is not one of http, grpc, tcp"));
         check("url=a:1&save=on", "", Err("\"save\" is not supported"));
         check("url=a:1&H=x", "", Err("H=x is not a header field"));
-        check("url=%zz", "", Err("\"%zz\" is no query"));
+        check("url=%zz", "", Err("\"%zz\" is not a query"));
         check("jsonPath=x", "{}", Err("JSON: no object at \"x\""));
         check("", "{\"url\":[1]}", Err("JSON: \"url\" is not a string"));
     }

@@ -241,7 +241,7 @@ mod tests {
             &set("control.replica=2"),
             "control.replica is unknown; known values here: affinity, image",
         );
-        check(&set("control.replicas=two"), "control.replicas: \"two\" is no integer");
+        check(&set("control.replicas=two"), "control.replicas: \"two\" is not of type integer");
         check(
             &set("control.logLevel=blah,proxy.image=a"),
             "proxy.image: \"a\" is not an image with a tag or digest\nleno: control.logLevel: \"blah\" is not a level",

@@ -216,7 +216,7 @@ fn a_rule_that_proxies_cannot_read_fails_alone() {
             headers(65)
         ),
         &["r: /a -> fail 500 nowhere", "r: /good -> v1.a:80"],
-        &["HTTPRoute a/r: spec.rules[0]: header_modifier.set has 65"],
+        &["HTTPRoute a/r: spec.rules[0]: header_modifier.set has size 65"],
     );
 }
 
@@ -292,7 +292,7 @@ fn timeouts_are_told() {
         format!("{{timeouts: {{{timeouts}}}, backendRefs: [{{name: v1, port: 80}}]}}")
     };
     let served = &["r:  -> v1.a:80"];
-    let told = &["HTTPRoute a/r: spec.rules[0].timeouts: Leno's own proxies"];
+    let told = &["HTTPRoute a/r: spec.rules[0].timeouts: Leno's proxies do not enforce"];
     check(&rule("request: 500ms"), served, told);
     check(&rule("backendRequest: 1s"), served, told);
     check(&rule("request: 0s"), served, &[]);

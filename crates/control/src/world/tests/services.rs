@@ -490,7 +490,12 @@ fn a_proxy_is_believed_where_it_can_be_seen() {
     check(sidecar, true, meshed, &[]);
     check(sidecar, false, meshed, &[]);
     check(other, false, meshed, &[]);
-    check(other, true, plain, &["Pod a/web: metadata.annotations[leno.dev/meshed]: says that"]);
+    check(
+        other,
+        true,
+        plain,
+        &["Pod a/web: metadata.annotations[leno.dev/meshed]: the annotation claims a proxy"],
+    );
 }
 
 /// A pod's rules were installed when it was made; what annotations say since is for those to come.
@@ -593,8 +598,8 @@ fn one_malformed_object_does_not_stall_the_rest() {
             "EndpointSlice default/lost: metadata.labels[kubernetes.io/service-name]: missing",
             "Service a/bad: spec.ports[0].port: 99999 is not a port",
             "Service a/bad: spec.clusterIP: \"10.96.0.300\" is not an IP address",
-            "Service a/out: spec.type: ExternalName",
-            "Service a/twice: spec.sessionAffinity: ClientIP is not kept",
+            "Service a/out: spec.type: the mesh ignores",
+            "Service a/twice: spec.sessionAffinity: sessionAffinity ClientIP has no effect",
             "Service a/web: spec.clusterIP: 10.96.0.1 is also the address of a/twice",
         ],
     );

@@ -108,7 +108,7 @@ fn places_with_their_weights() {
 fn mistakes_name_the_flag() {
     for (line, begin) in [
         ("-q x http://a/", "-q "),
-        ("-q -5 http://a/", "-q: -5 is no rate"),
+        ("-q -5 http://a/", "-q: -5 is not a valid rate"),
         ("-c -5 http://a/", "error: invalid value '-5' for '--connections"),
         ("-c 0 http://a/ -n 1x", "error: invalid value '1x' for '--count"),
         ("-n -5 http://a/", "error: invalid value '-5' for '--count"),
@@ -126,7 +126,7 @@ fn mistakes_name_the_flag() {
         ("--redirect 3 http://a/", "error: invalid value '3' for '--redirect"),
         ("--urls-from-file /no/such", "--urls-from-file /no/such"),
         ("--grpc http://a/", "http://a/: gRPC needs a path"),
-        ("0*http://a/", "\"0*http://a/\": a weight"),
+        ("0*http://a/", "\"0*http://a/\" is not a valid weight"),
         ("", "\"\": bad host"),
         ("-q 0s:0 http://a/", "-q"),
         ("-q 0s:x http://a/", "-q"),
