@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 /// A changed document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Its text.
+    /// The manifest with the change.
     pub text: String,
     /// It had to be written anew: order is kept, comments are not.
     pub rewritten: bool,

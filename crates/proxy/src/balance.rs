@@ -1,9 +1,8 @@
 //! Which endpoint the next request (or connection) goes to.
 //!
 //! Power of two choices on a moving average of latency times outstanding requests, after Finagle's `PeakEwma` and linkerd.
-//! Beyond those: endpoints whose latencies are alike get equal shares, slow start, weights, endpoints that refuse are
-//! passed over, failures count against an endpoint that fails fast, and one that has gone silent is not mistaken for a
-//! fast one.
+//! Endpoints whose latencies are alike get equal shares; new endpoints start slowly; weights hold. Endpoints that refuse
+//! are passed over. Failures count against an endpoint that fails fast, and a silent endpoint does not count as fast.
 //!
 //! Owned by one thread, no locks; time and randomness come in as arguments.
 //!

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// The program or the feature of the kernel, in words.
     pub what: &'static str,
     /// What is wrong, if anything.
     pub problem: Option<String>,

@@ -66,7 +66,7 @@ pub struct Problem {
 /// What follows from a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// It was left out, and that is no harm here.
+    /// It was left out, which does no harm here.
     Note,
     /// It is served, and most likely not as its author wishes.
     Warning,

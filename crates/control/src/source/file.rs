@@ -138,7 +138,7 @@ impl Reader {
                 let manifest = parse::parse(&Arc::from(self.shown(layer, &path)), &text);
                 self.layers.put(layer, path, manifest);
             }
-            // Replaced or removed since we looked; the next look tells.
+            // Replaced or removed since we looked; the next look shows which.
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(error) => {
                 let problem = unreadable(&self.shown(layer, &path), &error.to_string());

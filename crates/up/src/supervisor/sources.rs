@@ -47,7 +47,7 @@ pub(super) fn watch(sources: &[PathBuf], edits: mpsc::Sender<Loaded>) -> Option<
             {
             }
             let loaded = manifest::read(&sources);
-            // Routes are no objects of ours, and an edit of one is an edit.
+            // Routes are not in our objects, and an edit of a route counts too.
             let same = loaded.texts == before.texts && loaded.problems == before.problems;
             before = loaded.clone();
             if !same && edits.send(loaded).await.is_err() {

@@ -218,7 +218,7 @@ async fn a_slow_api_server_is_asked_a_bounded_number_of_times() {
     let count = |part: &str| shown.iter().filter(|shown| shown.contains(part)).count();
     assert_eq!(count("unavailable: "), REVIEWS_WAITING_MAX + 1);
     assert_eq!((count("too many tokens wait"), count("in time")), (1, REVIEWS_WAITING_MAX));
-    // Whoever comes later finds room again.
+    // A later review finds room again.
     fake.held.as_ref().unwrap().notify_one();
     assert_eq!(self::shown(reviewer.attest(token().as_bytes(), NOW).await), "shop/web/web-1");
 }
