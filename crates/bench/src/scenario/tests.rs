@@ -274,7 +274,7 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "http://echo:8080/",
         "htp://echo:8080",
-        &["10: loads.0.target: \"htp://echo:8080\": a URL begins with "],
+        &["10: loads.0.target: \"htp://echo:8080\" is not a URL"],
     );
     check(
         "http://echo:8080/",
