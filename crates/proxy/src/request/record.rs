@@ -105,14 +105,26 @@ impl RequestRecord {
             let client = connection.client;
             let peer = connection.peer_name().map_or("", PeerName::as_str);
             let text = if why.detail.is_empty() { ending.shown().text } else { &why.detail };
-            tracing::debug!(
-                direction = direction.as_str(),
-                %client,
-                peer,
-                ending = ending.flag(),
-                status = self.status,
-                "request ended: {text}"
-            );
+            // The level is data here, and tracing wants it constant.
+            macro_rules! tell {
+                ($level:ident) => {
+                    tracing::$level!(
+                        direction = direction.as_str(),
+                        %client,
+                        peer,
+                        ending = ending.flag(),
+                        status = self.status,
+                        "request ended: {text}"
+                    )
+                };
+            }
+            // A request that the proxy answered itself is in no endpoint's numbers: its reason is here too.
+            match ending.shown().level {
+                _ if self.series.is_some() => tell!(debug),
+                tracing::Level::ERROR | tracing::Level::WARN => tell!(warn),
+                tracing::Level::INFO => tell!(info),
+                _ => tell!(debug),
+            }
         }
     }
 

@@ -19,10 +19,20 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
     ("http_retries_total", "counter", "Retries of requests."),
     ("inbound_http_authz_allow_total", "counter", "Inbound requests that policy allowed."),
     ("inbound_http_authz_deny_total", "counter", "Inbound requests that policy denied."),
+    (
+        "inbound_http_errors_total",
+        "counter",
+        "Inbound requests that the proxy answered itself, without an endpoint, by reason.",
+    ),
     ("inbound_tcp_authz_allow_total", "counter", "Inbound connections that policy allowed."),
     ("inbound_tcp_authz_deny_total", "counter", "Inbound connections that policy denied."),
     ("inbound_tcp_errors_total", "counter", "Inbound connections that ended with an error."),
     ("outbound_http_balancer_endpoints", "gauge", "Endpoints of a balancer, by state."),
+    (
+        "outbound_http_errors_total",
+        "counter",
+        "Outbound requests that the proxy answered itself, without an endpoint, by reason.",
+    ),
     ("outbound_tcp_errors_total", "counter", "Outbound connections that ended with an error."),
     (
         "tcp_detect_timeouts_total",

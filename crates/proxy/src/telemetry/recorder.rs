@@ -204,9 +204,13 @@ impl Recorder {
         let labels = match (family, word) {
             (_, "overflow") => overflow(direction),
             (_, "") => direction_label(direction),
-            ("inbound_tcp_errors_total" | "outbound_tcp_errors_total", error) => {
-                format!("error=\"{error}\"")
-            }
+            (
+                "inbound_tcp_errors_total"
+                | "outbound_tcp_errors_total"
+                | "inbound_http_errors_total"
+                | "outbound_http_errors_total",
+                error,
+            ) => format!("error=\"{error}\""),
             (_, reason) => format!("{},reason=\"{reason}\"", direction_label(direction)),
         };
         let mut families = lock(&self.registry.families);

@@ -167,6 +167,8 @@ fn what_is_counted_by_words() {
     recorder.tls_refused(Direction::Inbound, "expired");
     recorder.ended(Direction::Outbound, Ending::UpstreamRefused);
     recorder.ended(Direction::Outbound, Ending::Complete);
+    recorder.request_refused(Direction::Outbound, Ending::NoEndpoints);
+    recorder.request_refused(Direction::Inbound, Ending::PolicyDenied);
     recorder.retried(Direction::Outbound, "connection_died");
     recorder.detected(Direction::Inbound, Duration::from_millis(20), true);
     recorder.authz(Transport::Http, true, &authz()).add(3);
@@ -186,6 +188,8 @@ fn what_is_counted_by_words() {
     let samples = parse(&text);
     assert_eq!(samples[r#"tls_refused_total{direction="inbound",reason="expired"}"#], 2.0);
     assert_eq!(samples[r#"outbound_tcp_errors_total{error="upstream_refused"}"#], 1.0);
+    assert_eq!(samples[r#"outbound_http_errors_total{error="no_endpoints"}"#], 1.0);
+    assert_eq!(samples[r#"inbound_http_errors_total{error="policy_denied"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_timeouts_total{direction="inbound"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_latency_ms_count{direction="inbound"}"#], 1.0);
     assert_eq!(samples["access_log_dropped_total"], 5.0);
