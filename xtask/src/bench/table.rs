@@ -65,7 +65,8 @@ pub(super) fn memory(memories: &[(&str, Memory)]) -> String {
     for (mesh, _) in memories {
         text += &format!("{mesh:>13}");
     }
-    let rows: [(&str, fn(&Memory) -> f64); 3] = [
+    type Figure = fn(&Memory) -> f64;
+    let rows: [(&str, Figure); 3] = [
         ("proxy idle, MiB", |memory| memory.idle),
         ("proxy after load, MiB", |memory| memory.after_load),
         ("an idle client connection, KiB", |memory| memory.connection),
