@@ -274,7 +274,9 @@ fn a_mistake_does_not_make_up_another() {
     check(
         "http://echo:8080/",
         "htp://echo:8080",
-        &["10: loads.0.target: \"htp://echo:8080\" is not a URL: it must start with http, https, grpc, grpcs, tcp or tls, then ://"],
+        &[
+            "10: loads.0.target: \"htp://echo:8080\" is not a URL: it must start with http, https, grpc, grpcs, tcp or tls, then ://",
+        ],
     );
     check(
         "http://echo:8080/",
