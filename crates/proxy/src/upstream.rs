@@ -302,6 +302,9 @@ pub struct Backend {
     /// The object it is.
     pub resource: Resource,
     balancer: RefCell<Balancer<Peer>>,
+    /// Endpoints of the other family that have no proxy: where nobody listens on the family that was called, the pod's other
+    /// address is tried.
+    others: RefCell<Balancer<Peer>>,
     endpoints: RefCell<Option<watch::Receiver<Arc<EndpointSet>>>>,
     exists: Cell<bool>,
     pending: Rc<Cell<usize>>,
@@ -336,6 +339,16 @@ impl Family {
             endpoints: set.endpoints.iter().filter(matches).cloned().collect(),
             exists: set.exists,
         })
+    }
+}
+
+impl Family {
+    /// The endpoints of the other family that have no proxy. A proxy listens on both families.
+    fn others_of(self, set: &EndpointSet) -> EndpointSet {
+        let matches = |endpoint: &&Arc<Endpoint>| {
+            Self::of(endpoint.address) != self && endpoint.identity.is_none()
+        };
+        EndpointSet { endpoints: set.endpoints.iter().filter(matches).cloned().collect(), ..*set }
     }
 }
 
@@ -387,6 +400,7 @@ impl Backend {
         Self {
             resource,
             balancer: RefCell::new(Balancer::new(settings)),
+            others: RefCell::new(Balancer::new(settings)),
             endpoints: RefCell::new(None),
             exists: Cell::new(true),
             pending: Rc::default(),
@@ -399,6 +413,8 @@ impl Backend {
     fn update(&self, set: &EndpointSet, now: Instant) {
         self.exists.set(set.exists);
         let of_family = self.family.and_then(|family| family.part_of(set));
+        let others = of_family.as_ref().and(self.family).map(|family| family.others_of(set));
+        self.others.borrow_mut().update(&others.unwrap_or_default(), now, |_| Peer::default());
         self.balancer
             .borrow_mut()
             .update(of_family.as_ref().unwrap_or(set), now, |_| Peer::default());
@@ -413,7 +429,9 @@ impl Backend {
     ) -> Option<Rc<Slot<Peer>>> {
         self.refresh(now);
         self.used_at.set(now);
-        self.balancer.borrow().pick(now, &thread.random, avoid)
+        let refused = avoid.filter(|slot| slot.is_blocked(now));
+        let other = refused.and_then(|slot| self.others.borrow().other_family(slot, now));
+        other.or_else(|| self.balancer.borrow().pick(now, &thread.random, avoid))
     }
 
     fn refresh(&self, now: Instant) {
@@ -429,7 +447,7 @@ impl Backend {
     /// How many endpoints there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.balancer.borrow().len()
+        self.balancer.borrow().len() + self.others.borrow().len()
     }
 
     /// Whether there are no endpoints.

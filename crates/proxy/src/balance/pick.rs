@@ -88,10 +88,6 @@ impl<T> Balancer<T> {
         random: &Random,
         avoid: Option<&Rc<Slot<T>>>,
     ) -> Option<Rc<Slot<T>>> {
-        let refused = avoid.filter(|slot| slot.load.is_blocked(now));
-        if let Some(other) = refused.and_then(|slot| self.other_family(slot, now)) {
-            return Some(other.clone());
-        }
         let Some(first) = self.draw(now, random, avoid, None) else {
             return self.last_resort(now, avoid);
         };
@@ -103,20 +99,21 @@ impl<T> Balancer<T> {
         Some(self.slots[chosen].clone())
     }
 
-    /// The same pod by its address of the other family: what a client without a proxy tries after a refusal. A proxy listens on
-    /// both, so that its refusal by one is a refusal by both.
-    fn other_family(&self, refused: &Slot<T>, now: Instant) -> Option<&Rc<Slot<T>>> {
-        let Endpoint { address, identity: None, resource: Some(resource), .. } = &*refused.endpoint
-        else {
+    /// The pod of a slot (maybe another balancer's) by its address of the other family: what a client without a proxy tries after
+    /// a refusal.
+    #[must_use]
+    pub fn other_family(&self, refused: &Slot<T>, now: Instant) -> Option<Rc<Slot<T>>> {
+        let Endpoint { address, resource: Some(resource), .. } = &*refused.endpoint else {
             return None;
         };
-        self.slots.iter().find(|slot| {
+        let found = self.slots.iter().find(|slot| {
             let other = &slot.endpoint;
             other.resource.as_ref() == Some(resource)
                 && other.address.port() == address.port()
                 && other.address.is_ipv4() != address.is_ipv4()
                 && !slot.load.is_blocked(now)
-        })
+        });
+        found.cloned()
     }
 
     /// Whether there is no endpoint.

@@ -303,24 +303,27 @@ fn the_avoided_one_is_taken_only_where_there_is_no_other() {
 
 /// An application that listens on one family of its pod only, and has no proxy.
 #[test]
-fn a_pod_that_refuses_is_asked_by_its_other_family_first() {
+fn a_pod_that_refuses_is_found_by_its_other_family() {
     let of_pod = |address: &str, pod: &str| {
         let resource = Some(Resource::object("", "Pod", "default", pod));
         Endpoint { address: address.parse().unwrap(), resource, ..endpoint(80, 1) }.into()
     };
-    let both = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "[fd00::1]:80", "[fd00::2]:80"];
-    let pods = ["a", "b", "c", "a", "b"];
-    let endpoints = both.iter().zip(pods).map(|(address, pod)| of_pod(address, pod)).collect();
-    let simulation = Simulation::new(1, &EndpointSet { endpoints, exists: true });
-    let pod_of = |slot: &super::Slot<u16>| slot.endpoint.resource.clone();
-    for refused in simulation.balancer.slots() {
-        refused.refused(simulation.now, &simulation.random);
-        let next = simulation.balancer.pick(simulation.now, &simulation.random, Some(refused));
-        let next = next.unwrap();
-        let alone = refused.endpoint.address == "10.0.0.3:80".parse().unwrap();
-        assert_eq!(pod_of(&next) == pod_of(refused), !alone, "{refused:?}, then {next:?}");
-        refused.connected();
-    }
+    let simulated = |all: &[(&str, &str)]| {
+        let endpoints = all.iter().map(|(address, pod)| of_pod(address, pod)).collect();
+        Simulation::new(1, &EndpointSet { endpoints, exists: true })
+    };
+    let called = simulated(&[("10.0.0.1:80", "a"), ("10.0.0.2:80", "b"), ("10.0.0.3:80", "c")]);
+    let others = simulated(&[("[fd00::1]:80", "a"), ("[fd00::2]:80", "b"), ("[fd00::3]:81", "c")]);
+    let other = |of: &super::Slot<u16>| {
+        let found = others.balancer.other_family(of, others.now);
+        found.map(|slot| slot.endpoint.address.to_string())
+    };
+    let found: Vec<_> = called.balancer.slots().map(|slot| other(slot)).collect();
+    assert_eq!(found, [Some("[fd00::1]:80".into()), Some("[fd00::2]:80".into()), None]);
+    // One that has just refused, too, is not asked again.
+    let first = others.balancer.slots().next().unwrap();
+    first.refused(others.now, &others.random);
+    assert_eq!(called.balancer.slots().next().and_then(|slot| other(slot)), None);
 }
 
 #[test]
