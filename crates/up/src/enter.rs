@@ -8,6 +8,7 @@ use nix::sys::signal::{SigSet, Signal};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -116,11 +117,22 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
         // As a shell answers for a program that is not there, or may not be run.
         Err(error) => {
             eprintln!("leno: {program}: {error}");
-            return Ok(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 });
+            return Ok(if is_found(place, program) { 126 } else { 127 });
         }
     };
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+/// Whether there is such a program. The kernel answers "permission denied" also where it may not look into a directory of `PATH`.
+fn is_found(place: &Place, program: &str) -> bool {
+    let Place::Container(_, start) = place else { return Path::new(program).exists() };
+    if program.contains('/') {
+        return Path::new(program).exists();
+    }
+    let path = start.environment.iter().find(|(name, _)| name == "PATH");
+    let mut places = path.map_or("", |(_, path)| path.as_str()).split(':');
+    places.any(|place| Path::new(place).join(program).is_file())
 }
 
 #[cfg(test)]
