@@ -54,7 +54,7 @@ fn check_is_green_and_red_for_each_fault() {
         check(
             "roots that are not the issuer's",
             "leno-identity-issuer",
-            "a root of ConfigMap/leno-trust-anchors signed",
+            "a root in ConfigMap/leno-trust-anchors signed",
             &|| {
                 let anchors = json!({"data": {"trust-anchors.pem": other.pem()}});
                 Changed::with("configmap/leno-trust-anchors", MESH, &anchors)

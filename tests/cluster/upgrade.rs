@@ -131,7 +131,7 @@ fn refusals() {
     let certificate = format!("--identity-issuer-certificate-file={}", file("c.pem", &certificate));
     let key = format!("--identity-issuer-key-file={}", file("k.pem", &key));
 
-    check(&["install"], "Leno is already in namespace leno of this cluster. `leno upgrade");
+    check(&["install"], "Leno is already in namespace leno of this cluster. Use `leno upgrade");
     check(&["uninstall"], "have proxies, which could not renew their certificates: ");
     check(&["upgrade", &roots], "the issuer is not signed by a trust anchor");
     check(&["upgrade", &certificate, &key], "the issuer is not signed by a trust anchor");
@@ -146,7 +146,10 @@ fn refusals() {
         &["upgrade", "--set", "control.replica=2"],
         "control.replica is unknown; known values here:",
     );
-    check(&["upgrade", "--set", "control.replicas=two"], "control.replicas: \"two\" is no integer");
+    check(
+        &["upgrade", "--set", "control.replicas=two"],
+        "control.replicas: \"two\" is not of type integer",
+    );
     check(
         &["upgrade", "-n", "default"],
         "Leno is not installed in namespace default of this cluster",
