@@ -96,6 +96,12 @@ impl Place {
         pods.filter_map(|pod| Some(pod["metadata"]["name"].as_str()?.to_owned())).collect()
     }
 
+    /// The address of a Service inside the cluster.
+    pub(crate) fn cluster_ip(&self, service: &str) -> String {
+        let service = self.json(&["get", "service", service]).expect("the Service is there");
+        service["spec"]["clusterIP"].as_str().expect("a Service with an address").to_owned()
+    }
+
     /// How a pod that ends by itself ended.
     pub(crate) fn ended(&self, pod: &str, limit: Duration) -> String {
         until(&format!("the end of pod {pod}"), limit, || {
