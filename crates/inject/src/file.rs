@@ -115,6 +115,11 @@ fn change(file: &str, unknown: Option<&str>, decide: impl Fn(&Value, &Place) -> 
     for document in documents(file) {
         done.text.push_str(document.separator);
         let changed = change_one(document, unknown, &decide, &mut done.reports);
+        // A block cannot begin beside its separator.
+        let is_block = changed.as_ref().is_some_and(|text| !text.starts_with(['{', '[']));
+        if is_block && document.separator.contains("---") && !document.separator.ends_with('\n') {
+            done.text.push('\n');
+        }
         done.text.push_str(changed.as_deref().unwrap_or(document.text));
     }
     done

@@ -71,6 +71,16 @@ fn what_is_refused_is_as_it_was() {
     assert!(told[1].starts_with("the document on line 6 refused: "), "{told:?}");
 }
 
+#[test]
+fn a_document_beside_its_separator_can_be_written_anew() {
+    let file = "--- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: &s {containers: [{name: c}]}, x: *s}\n";
+    let done = inject(file);
+    let objects: Vec<Value> =
+        leno_manifest::read_all(&done.text).map(|(_, value)| value.expect("it is YAML")).collect();
+    assert_eq!(objects.len(), 1, "{}", done.text);
+    assert_eq!(objects[0]["spec"]["initContainers"][1]["name"], "leno-proxy", "{}", done.text);
+}
+
 /// What is told of each object, and the file.
 fn told(done: &Done) -> Vec<String> {
     done.reports.iter().map(ToString::to_string).collect()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A piece of a file: a document, with what stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Document<'a> {
-    /// The line that begins it, `---`, or nothing. A byte order mark at the start of the file is part of it.
+    /// The line that begins it, `---`, or nothing; the marker alone where the document is beside it. A byte order mark at the start of the file is part of it.
     pub separator: &'a str,
     /// The rest.
     pub text: &'a str,
@@ -42,9 +42,12 @@ pub fn documents(file: &str) -> Vec<Document<'_>> {
                 found.push(Document { separator: &file[cut..start], text, first_line });
                 cut = at;
             }
-            // What follows on the line is a comment, or the document itself (`--- {a: 1}`).
-            let is_comment = rest.trim().is_empty() || rest.trim_start().starts_with('#');
-            (start, first_line) = if is_comment { (end, number + 2) } else { (at + 3, number + 1) };
+            // What follows on the line is a comment, or the document itself (`--- {a: 1}`), which begins after the white space: a
+            // tab there would be indentation of the document's first line.
+            let beside = rest.trim_start();
+            let is_comment = beside.is_empty() || beside.starts_with('#');
+            (start, first_line) =
+                if is_comment { (end, number + 2) } else { (end - beside.len(), number + 1) };
         } else if marker(line, "...").is_some() && end < file.len() {
             let text = &file[start..end];
             found.push(Document { separator: &file[cut..start], text, first_line });

@@ -39,7 +39,7 @@ fn leaf_lifetime(text: &str) -> Result<(), String> {
     let days = ISSUER_LIFE_SECONDS / (24 * 60 * 60);
     match duration::parse(text) {
         Ok(lifetime) if lifetime.as_secs() > ISSUER_LIFE_SECONDS => {
-            Err(format!("{text:?} is more than {days}d, the life of an issuer"))
+            Err(format!("{text:?} is greater than {days}d, the lifetime of an issuer"))
         }
         Ok(lifetime) if lifetime.as_secs() == 0 => {
             Err(format!("{text:?} is too short: at least 1s"))
@@ -126,8 +126,9 @@ mod tests {
             ],
         );
         for long in ["366d", "8761h"] {
-            let expected =
-                format!("identity.leafLifetime: {long:?} is more than 365d, the life of an issuer");
+            let expected = format!(
+                "identity.leafLifetime: {long:?} is greater than 365d, the lifetime of an issuer"
+            );
             check(&format!("identity.leafLifetime={long}"), &[&expected]);
         }
         check("control.resources.requests.cpu=0,control.resources.limits.cpu=1", &[]);
