@@ -116,11 +116,16 @@ fn draw(campaign: &Campaign, group: &Group<'_>, view: View, error: Error, log: b
     if view == View::Added {
         meshes.retain(|mesh| mesh != "none" && group.of(mesh).is_some());
     }
-    let bars: Vec<Vec<Option<Bar>>> = PERCENTILES
-        .iter()
-        .map(|key| meshes.iter().map(|mesh| bar(campaign, group, mesh, key, view, error)).collect())
+    let row = |key: &'static str| -> (&'static str, Vec<Option<Bar>>) {
+        (key, meshes.iter().map(|mesh| bar(campaign, group, mesh, key, view, error)).collect())
+    };
+    // What nobody may quote takes no room.
+    let rows: Vec<_> = PERCENTILES
+        .into_iter()
+        .map(row)
+        .filter(|(_, bars)| bars.iter().any(Option::is_some))
         .collect();
-    let values = bars.iter().flatten().flatten().flat_map(|bar| {
+    let values = rows.iter().flat_map(|(_, bars)| bars).flatten().flat_map(|bar| {
         let whisker = bar.whisker.into_iter().flatten();
         whisker.chain([bar.value]).chain(bar.published)
     });
@@ -128,13 +133,13 @@ fn draw(campaign: &Campaign, group: &Group<'_>, view: View, error: Error, log: b
     let frame = Frame { left: 56.0, top: 28.0, width: WIDTH - 66.0, height: HEIGHT - 62.0, axis };
     let mut svg = Svg::new(WIDTH, HEIGHT, &format!("latency percentiles, {}", group.words));
     frame.draw(&mut svg, "ms");
-    let slot = frame.width / PERCENTILES.len() as f64;
+    let slot = frame.width / rows.len().max(1) as f64;
     let width = (slot * 0.86 / meshes.len().max(1) as f64).min(46.0);
-    for (index, (key, row)) in PERCENTILES.iter().zip(&bars).enumerate() {
+    for (index, (key, bars)) in rows.iter().enumerate() {
         let middle = frame.left + slot * (index as f64 + 0.5);
         svg.text((middle, frame.bottom() + 22.0), Anchor::Middle, "label", words::percentile(key));
         let first = middle - width * meshes.len() as f64 / 2.0;
-        for (place, (mesh, bar)) in meshes.iter().zip(row).enumerate() {
+        for (place, (mesh, bar)) in meshes.iter().zip(bars).enumerate() {
             if let Some(bar) = bar {
                 one(&mut svg, &frame, first + width * place as f64, width, mesh, bar);
             }
