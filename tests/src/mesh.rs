@@ -191,7 +191,6 @@ pub struct Pod {
     proxy: Option<Running>,
     /// Its network namespace.
     pub namespace: Namespace,
-    /// Its addresses.
     pub addresses: Addresses,
     plan: PodPlan,
 }
@@ -229,7 +228,6 @@ impl Pod {
 /// A service: an address that pods answer for.
 #[derive(Debug)]
 pub struct Service {
-    /// Its addresses.
     pub addresses: Addresses,
     ports: Vec<Port>,
     pods: Vec<String>,

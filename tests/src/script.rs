@@ -50,7 +50,6 @@ pub enum Step {
     Await(u8),
     /// Leaves the connection silent for a while; where silence is the subject.
     Silence(Duration),
-    /// Repeats the steps.
     Repeat(u32, Vec<Step>),
 }
 

@@ -40,7 +40,6 @@ const WARM_UP: u32 = 100;
 struct Exchange {
     /// Its name here and in `budgets.toml`.
     name: &'static str,
-    /// What it is.
     what: &'static str,
     start: fn(&Mesh) -> Result<Drive>,
     /// How often in a round: enough that timers and the edges of counting are nothing.

@@ -39,7 +39,6 @@ use std::str::FromStr;
 pub enum Kind {
     /// No proxies at all: the baseline.
     None,
-    /// Leno.
     Leno,
     /// Envoy, as Istio runs it: a transparent pair with mTLS, statistics on, access log off.
     Envoy,

@@ -286,7 +286,6 @@ pub(crate) fn is_cpu_known(used: &[Used]) -> bool {
 /// Samples of one figure.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Spread {
-    /// Mean.
     pub mean: f64,
     /// 95th percentile.
     pub p95: f64,

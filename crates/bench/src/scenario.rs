@@ -27,7 +27,6 @@ use topology::Topology;
 /// What every file begins with.
 pub const API_VERSION: &str = "leno-bench/v1";
 
-/// One scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Its file's name, without the ending.
@@ -61,7 +60,6 @@ pub struct Scenario {
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file.
     pub file: PathBuf,
     /// The line, counted from 1.
     pub line: usize,

@@ -31,11 +31,9 @@ const WAY_MAX: Duration = Duration::from_millis(3);
 pub struct Parameters {
     /// Requests per second of the distribution's test.
     pub distribution_rate: f64,
-    /// Its length.
     pub distribution_length: Duration,
     /// Requests per second of the stall's test.
     pub stall_rate: f64,
-    /// Its length.
     pub stall_length: Duration,
     /// How long the server stands still.
     pub stall: Duration,

@@ -27,7 +27,6 @@ pub(crate) const STATE_DIR: &str = "/run/leno";
 pub(crate) enum Home {
     /// `leno up` with this state directory.
     Machine(PathBuf),
-    /// A cluster.
     Cluster(Box<ClusterHome>),
 }
 

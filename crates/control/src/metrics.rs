@@ -139,7 +139,6 @@ impl Metrics {
 /// A family of the exposition that another file makes.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// Its name.
     pub name: &'static str,
     /// `gauge` or `counter`.
     pub kind: &'static str,
@@ -154,11 +153,8 @@ pub struct Family {
 pub struct Seen {
     /// Version of the world.
     pub version: u64,
-    /// Problems in it.
     pub problems: usize,
-    /// Its pods.
     pub pods: usize,
-    /// Its Services.
     pub services: usize,
     /// Last second of each certificate: `leaf`, `issuer`, `root`.
     pub expiries: Vec<(&'static str, u64)>,

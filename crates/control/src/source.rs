@@ -47,11 +47,9 @@ pub enum Origin {
         /// The document, in which the lines of fields are looked for.
         text: Arc<str>,
     },
-    /// In a cluster.
     Cluster {
         /// Its namespace, empty for kinds that have none.
         namespace: Arc<str>,
-        /// Its name.
         name: Arc<str>,
         /// Its `metadata.resourceVersion`.
         version: Arc<str>,
@@ -95,7 +93,6 @@ pub struct Key {
     pub kind: &'static str,
     /// Namespace, empty for kinds that have none.
     pub namespace: Arc<str>,
-    /// Name.
     pub name: Arc<str>,
 }
 

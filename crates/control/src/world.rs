@@ -117,7 +117,6 @@ impl World {
         &self.routes.verdicts
     }
 
-    /// A pod.
     #[must_use]
     pub fn pod(&self, workload: &WorkloadId) -> Option<&Arc<Pod>> {
         self.pods.get(workload)

@@ -2,7 +2,6 @@
 
 /// The init container that installs the rules.
 pub const INIT: &str = "leno-init";
-/// The proxy.
 pub const PROXY: &str = "leno-proxy";
 /// Token and roots, as files that the kubelet keeps fresh.
 pub const IDENTITY_VOLUME: &str = "leno-identity";

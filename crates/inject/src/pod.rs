@@ -77,7 +77,6 @@ pub fn containers(spec: &Value, settings: &Settings, mesh: &Mesh) -> [Value; 2] 
     ]
 }
 
-/// The volumes.
 #[must_use]
 pub fn volumes(mesh: &Mesh) -> [Value; 2] {
     [

@@ -22,9 +22,7 @@ const STATIC: &str = "kubernetes.io/config.mirror";
 /// Labels and annotations of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Marks<'a> {
-    /// Labels.
     pub labels: BTreeMap<&'a str, &'a str>,
-    /// Annotations.
     pub annotations: BTreeMap<&'a str, &'a str>,
 }
 
@@ -74,7 +72,6 @@ impl<'a> Marks<'a> {
 /// The namespace that a pod is in.
 #[derive(Clone, Debug, Default)]
 pub struct Namespace<'a> {
-    /// Its name.
     pub name: &'a str,
     /// What is written on it.
     pub marks: Marks<'a>,

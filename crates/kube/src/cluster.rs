@@ -62,7 +62,6 @@ impl std::fmt::Debug for Cluster {
 /// An answer over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Status.
     pub status: u16,
     /// What it says.
     pub body: String,
@@ -73,7 +72,6 @@ pub struct Page {
 /// Which part of a container's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The container.
     pub container: String,
     /// Go on with what is written.
     pub follow: bool,

@@ -19,7 +19,6 @@ pub enum Unreachable {
     /// The named file is not a kubeconfig, or its context does not exist.
     #[error("{file}: {why}")]
     File {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         why: kube::config::KubeconfigError,

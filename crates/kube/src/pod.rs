@@ -14,9 +14,7 @@ const IDENTITY_VARIABLE: &str = "LENO_PROXY_IDENTITY";
 /// One row of `leno ps`; `docs/cli.md` is the contract.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PodRow {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
     /// IPv4 address, or the only one.
     pub ip: String,
@@ -42,9 +40,7 @@ pub struct PodRow {
     pub reason: String,
     /// Its containers, those that initialize first; without the proxy's own.
     pub containers: Vec<ContainerRow>,
-    /// Its node.
     pub node: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -53,7 +49,6 @@ pub struct PodRow {
 pub struct ProxyRow {
     /// As the proxy says; where it does not answer, the tag of its image.
     pub version: String,
-    /// Its image.
     pub image: String,
     /// Whether it has a certificate and does not drain.
     pub ready: bool,
@@ -67,10 +62,8 @@ pub struct ProxyRow {
     pub cpu_seconds: Option<f64>,
 }
 
-/// A container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ContainerRow {
-    /// Name.
     pub name: String,
     /// How often it was started again.
     pub restarts: u32,

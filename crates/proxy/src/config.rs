@@ -26,7 +26,6 @@ pub struct Config {
     pub workload: WorkloadId,
     /// That pod's UID, where there is one.
     pub pod_uid: Option<String>,
-    /// Its identity.
     pub identity: SpiffeId,
     /// The same as a DNS-like name: SNI that is for us.
     pub identity_dns: DnsName,

@@ -86,7 +86,6 @@ pub struct Port {
     pub policy: PortPolicy,
     /// Nobody has said what holds there; it holds until then (`fail: open`).
     guessed_until: Option<Instant>,
-    /// Its number.
     pub number: u16,
     /// What was seen of its protocol.
     pub learned: Learned,

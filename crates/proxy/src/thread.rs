@@ -19,7 +19,6 @@ use tokio::sync::watch;
 pub struct ThreadContext {
     /// What is fixed for the life of the process.
     pub config: Arc<Config>,
-    /// Its limits.
     pub limits: Limits,
     /// Its limits on HTTP/1 messages.
     pub http1_limits: leno_http1::Limits,

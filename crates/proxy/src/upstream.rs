@@ -177,7 +177,6 @@ impl std::fmt::Debug for Peer {
 /// Which numbers: one policy's route.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesKey<'a> {
-    /// The policy.
     pub policy: Option<&'a Arc<OutboundPolicy>>,
     /// Index of the route in it.
     pub route: usize,

@@ -87,7 +87,6 @@ impl Flaw {
 /// Key and chain, unchecked.
 #[derive(Debug)]
 pub struct Parts {
-    /// The private key.
     pub key: PrivateKeyDer<'static>,
     /// Leaf first.
     pub chain: Vec<CertificateDer<'static>>,

@@ -27,9 +27,7 @@ pub const SERVICES_V6: &str = "fd00:10:96::/112";
 /// An IPv4 and an IPv6 address that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// IPv4.
     pub v4: Ipv4Addr,
-    /// IPv6.
     pub v6: Ipv6Addr,
 }
 

@@ -60,15 +60,12 @@ pub struct Facts {
     pub pod: String,
     /// Namespace of the pod.
     pub namespace: String,
-    /// Service account.
     pub service_account: String,
     /// Main address.
     pub address: String,
     /// All addresses, separated by commas.
     pub addresses: String,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
 }
 

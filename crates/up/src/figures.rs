@@ -22,7 +22,6 @@ const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub struct Said {
     /// Namespace of its pod.
     pub namespace: String,
-    /// Its pod.
     pub pod: String,
     /// SPIFFE ID of the pod.
     pub identity: String,
@@ -82,7 +81,6 @@ pub async fn read(home: &Home) -> Vec<Said> {
 /// An answer over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Status.
     pub status: u16,
     /// What it says.
     pub body: String,

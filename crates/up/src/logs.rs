@@ -75,7 +75,6 @@ impl Log {
         state.remembered.push_back(String::from_utf8_lossy(line).into_owned());
     }
 
-    /// The last lines.
     #[must_use]
     pub fn last_lines(&self) -> Vec<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

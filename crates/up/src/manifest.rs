@@ -106,7 +106,6 @@ impl fmt::Display for Problem {
 pub struct Text {
     /// Which of the sources it is of.
     pub source: usize,
-    /// Its path.
     pub file: PathBuf,
     /// What is in it.
     pub text: String,

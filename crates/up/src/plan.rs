@@ -57,7 +57,6 @@ pub struct Workload {
 pub struct Template {
     /// Labels, without `pod-template-hash`.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// Containers and the rest.
     pub spec: PodSpec,
@@ -258,7 +257,6 @@ fn check(workload: &Workload, wrong_marks: &[String]) -> Vec<String> {
 /// What is seen of a pod by the one who decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its name.
     pub name: String,
     /// The hash of its template.
     pub hash: String,
@@ -270,12 +268,10 @@ pub struct Seen {
     pub finished: Option<bool>,
 }
 
-/// A step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Starts so many pods.
     Start(usize),
-    /// Ends this one.
     End(String),
 }
 

@@ -23,7 +23,6 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Of a probe.
     #[must_use]
     pub fn of(probe: &Probe) -> Self {
         let seconds = |value: Option<i32>, default: u64| {
@@ -83,7 +82,6 @@ pub enum Question {
     Http {
         /// Path with query.
         path: String,
-        /// The port.
         port: u16,
         /// Further headers.
         headers: Vec<(String, String)>,

@@ -68,9 +68,7 @@ pub enum Reply {
 /// One row of `leno ps`; the first seven fields are the contract of `docs/cli.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodRow {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
     /// IPv4 address.
     pub ip: String,
@@ -97,11 +95,9 @@ pub struct PodRow {
     pub restarts: u32,
     /// Why it is not ready.
     pub reason: String,
-    /// Its containers.
     pub containers: Vec<ContainerState>,
     /// The first process of its namespaces.
     pub first_pid: Option<u32>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
 

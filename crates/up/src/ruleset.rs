@@ -11,7 +11,6 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Forward {
     /// The Service's address.
     pub address: IpAddr,
-    /// Its port.
     pub port: u16,
     /// `tcp` or `udp`.
     pub protocol: String,

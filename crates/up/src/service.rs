@@ -42,7 +42,6 @@ pub struct View {
     pub address: Option<Pair>,
     /// The address families that it has.
     pub families: Families,
-    /// Its ports.
     pub ports: Vec<ServicePort>,
     /// Pods that it selects.
     pub endpoints: Vec<Endpoint>,

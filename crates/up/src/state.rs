@@ -104,7 +104,6 @@ pub enum Error {
         "leno is already up in {directory} (process {process}); end it with `leno down`, or choose another directory with --state-dir"
     )]
     Held {
-        /// The directory.
         directory: PathBuf,
         /// The holder's process identifier, as it wrote it.
         process: String,
@@ -114,7 +113,6 @@ pub enum Error {
         "state directory {directory}: {who} may write to it; give it to root alone (chown root, chmod go-w), or choose another with --state-dir"
     )]
     Shared {
-        /// The directory.
         directory: PathBuf,
         /// Who may write.
         who: String,
@@ -122,7 +120,6 @@ pub enum Error {
     /// The file system refused.
     #[error("state directory {directory}: {error}")]
     Refused {
-        /// The directory.
         directory: PathBuf,
         /// What was refused.
         error: io::Error,

@@ -35,7 +35,6 @@ pub struct Options {
     pub mesh: bool,
     /// Another program in the place of `leno-proxy`; see [`crate::pod::sidecar`].
     pub sidecar: Option<Substitute>,
-    /// The state directory.
     pub state_directory: PathBuf,
     /// Whether logs of containers are printed.
     pub show_logs: bool,

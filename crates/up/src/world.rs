@@ -28,7 +28,6 @@ pub enum Phase {
 /// A container as it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerState {
-    /// Name.
     pub name: String,
     /// Process identifier as the machine sees it, while it runs.
     pub pid: Option<u32>,
@@ -112,7 +111,6 @@ pub struct World {
     pub pods: BTreeMap<Key, PodState>,
     /// Set once `leno up` ends: nothing is wanted any more.
     pub ending: bool,
-    /// Addresses of pods.
     pub pod_addresses: Allocator,
     /// Addresses of Services.
     pub service_addresses: Allocator,
@@ -165,7 +163,6 @@ impl Shared {
         Self { world: Mutex::new(world), changed, published }
     }
 
-    /// Reads.
     pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
         look(&self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }

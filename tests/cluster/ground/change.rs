@@ -9,7 +9,6 @@ use serde_json::Value;
 enum Undo {
     /// Put this back in the place of what is there.
     Restore(Value),
-    /// Remove this.
     Remove(Value),
 }
 

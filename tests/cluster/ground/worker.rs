@@ -7,7 +7,6 @@ pub(crate) const IMAGE: &str = concat!("localhost/leno-worker:", env!("CARGO_PKG
 /// Where they serve.
 pub(crate) const PORT: u16 = 8080;
 
-/// A worker.
 pub(crate) struct Worker {
     pub(crate) name: &'static str,
     pub(crate) replicas: u32,

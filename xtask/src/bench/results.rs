@@ -34,7 +34,6 @@ impl Load {
     }
 }
 
-/// A result.
 pub(super) struct Results(Value);
 
 impl Results {

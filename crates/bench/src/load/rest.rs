@@ -29,7 +29,6 @@ const KEPT_MAX: usize = 32;
 pub struct Reply {
     /// HTTP status.
     pub status: u16,
-    /// The body.
     pub body: Value,
 }
 

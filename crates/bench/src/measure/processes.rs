@@ -7,7 +7,6 @@ use std::fs;
 
 /// Ticks in a second of `/proc`'s times: fixed at 100 by Linux's interface, whatever the kernel's own tick is.
 pub(super) const TICKS_PER_SECOND: u64 = 100;
-/// Nanoseconds in one.
 pub(super) const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 /// Bytes in a page: what `statm` counts in, on every machine that Leno is built for.
 const PAGE_BYTES: u64 = 4_096;

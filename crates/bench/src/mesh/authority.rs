@@ -22,7 +22,6 @@ pub const ANYBODY: &str = "anybody.mesh.leno.cluster.local";
 /// Who a pod is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
-    /// Namespace.
     pub namespace: String,
     /// Service account.
     pub account: String,
@@ -47,7 +46,6 @@ impl Identity {
 pub struct Leaf {
     /// Its key, PKCS #8.
     pub key: String,
-    /// Its certificate.
     pub certificate: String,
 }
 

@@ -26,9 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// A pod of a bed. Process identifiers are those that the machine sees; each stands for its whole tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
     /// Kind and name of what it is of: `deployment/web`.
     pub workload: String,

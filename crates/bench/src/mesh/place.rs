@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 /// Files of the sidecar's directory that every peer reads.
 pub const LEAF: &str = "leaf.pem";
-/// Its key.
 pub const KEY: &str = "leaf.key";
 /// Certificate and key in one file, as `HAProxy` wants them.
 pub const BOTH: &str = "leaf-and-key.pem";

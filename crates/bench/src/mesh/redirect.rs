@@ -36,7 +36,6 @@ pub struct Arriving {
 pub struct Leaving {
     /// Address and port; everything else of IPv4 where there is none.
     pub to: Option<(IpAddr, u16)>,
-    /// The listener.
     pub listener: u16,
 }
 

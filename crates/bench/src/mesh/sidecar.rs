@@ -47,9 +47,7 @@ const READY_WAIT_MAX: Duration = Duration::from_secs(2);
 pub enum Peer {
     /// `HAProxy`.
     Haproxy,
-    /// nginx.
     Nginx,
-    /// Envoy.
     Envoy,
     /// linkerd2-proxy.
     Linkerd,

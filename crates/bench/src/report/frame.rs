@@ -14,9 +14,7 @@ pub(super) struct Frame {
     pub(super) left: f64,
     /// Upper edge.
     pub(super) top: f64,
-    /// Width.
     pub(super) width: f64,
-    /// Height.
     pub(super) height: f64,
     /// The upright axis.
     pub(super) axis: Axis,

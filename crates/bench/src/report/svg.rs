@@ -104,7 +104,6 @@ impl Svg {
         ));
     }
 
-    /// A dot.
     pub(super) fn dot(&mut self, at: (f64, f64), radius: f64, class: &str, title: &str) {
         let title = Self::title(title);
         self.put(format_args!(

@@ -48,7 +48,6 @@ pub struct Load {
 /// When a connection is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepAlive {
-    /// Always.
     Always,
     /// Never: a connection for each request.
     Never,

@@ -90,7 +90,6 @@ impl Repeat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum Discard {
-    /// None.
     #[default]
     None,
     /// Those with the longest latency.
@@ -333,7 +332,6 @@ pub struct Published {
     pub source: String,
     /// On what they were measured.
     pub environment: String,
-    /// The figures.
     pub figures: Vec<Figure>,
 }
 

@@ -16,11 +16,8 @@ const CLOCK_SKEW_SECONDS: u64 = 10;
 /// The workload that a token names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attested {
-    /// Namespace.
     pub namespace: String,
-    /// Service account.
     pub service_account: String,
-    /// Pod.
     pub pod: String,
 }
 

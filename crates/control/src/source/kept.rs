@@ -17,7 +17,6 @@ const SKIPPED_PORTS: &str = "LENO_PROXY_SKIP_INBOUND_PORTS";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Nothing {}
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
@@ -58,7 +57,6 @@ pub struct PodMetadata {
 pub struct Owner {
     /// `ReplicaSet`, say.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     controller: Option<bool>,
 }
@@ -67,7 +65,6 @@ pub struct Owner {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Its account.
     pub service_account_name: Option<Box<str>>,
     /// The older name of that.
     pub service_account: Option<Box<str>>,
@@ -97,7 +94,6 @@ impl PodSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Its name.
     pub name: Box<str>,
     /// What it says of its ports.
     #[serde(deserialize_with = "or_default")]
@@ -118,7 +114,6 @@ pub struct Container {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
-    /// Its name.
     pub name: Option<Box<str>>,
     /// Its number.
     pub container_port: i32,
@@ -130,7 +125,6 @@ pub struct ContainerPort {
 pub struct Probe {
     /// By gRPC's health check.
     pub grpc: Option<GrpcAction>,
-    /// By HTTP.
     pub http_get: Option<HttpGet>,
     /// By connecting.
     pub tcp_socket: Option<TcpSocket>,
@@ -209,7 +203,6 @@ pub struct PodIp {
     pub ip: Box<str>,
 }
 
-/// An EndpointSlice.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EndpointSlice {
@@ -228,7 +221,6 @@ pub struct EndpointSlice {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct SliceMetadata {
-    /// Its labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: SliceLabels,
 }
@@ -274,7 +266,6 @@ pub struct SliceConditions {
 pub struct PodRef {
     /// Its namespace, where it is not the slice's own: a slice may be made by hand.
     pub namespace: Option<Box<str>>,
-    /// Its name.
     pub name: Box<str>,
     /// Which of those that had the name.
     pub uid: Option<Box<str>>,

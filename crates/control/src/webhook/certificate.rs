@@ -20,7 +20,6 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use std::time::Duration;
 
-/// The Secret.
 pub const SECRET: &str = "leno-injector-tls";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "leno-injector";
@@ -133,7 +132,6 @@ fn pem_blocks(bundle: &str) -> impl Iterator<Item = &str> {
 /// What a Secret gives.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// For the server.
     pub serving: Serving,
     /// What clients trust: `ca.crt`.
     pub bundle: String,

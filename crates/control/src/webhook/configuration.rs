@@ -17,7 +17,6 @@ use leno_inject::scope::{EXCLUDED, Words};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The configuration.
 pub const CONFIGURATION: &str = "leno-injector";
 /// Entries of other names are not ours.
 const SUFFIX: &str = ".injector.leno.dev";

@@ -38,9 +38,7 @@ const BACKOFF: Backoff =
 /// What a keeper looks at.
 #[derive(Debug)]
 pub struct Looks {
-    /// The Secret.
     pub secrets: watch::Receiver<Followed<Secret>>,
-    /// The configuration.
     pub configurations: watch::Receiver<Followed<MutatingWebhookConfiguration>>,
     /// For Namespaces with annotations.
     pub inventories: watch::Receiver<Arc<Inventory>>,

@@ -16,12 +16,10 @@ pub const WEIGHT_ONE: u32 = 10_000;
 /// Where a proxy takes connections from the mesh.
 pub const INBOUND_PORT: u16 = 4143;
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
     /// Namespace and name.
     pub id: WorkloadId,
-    /// Its service account.
     pub service_account: Arc<str>,
     /// Who it is, where its account makes a valid name.
     pub identity: Option<PeerIdentity>,

@@ -17,7 +17,6 @@ use std::sync::Arc;
 /// Namespace and name.
 pub type ServiceKey = (Arc<str>, Arc<str>);
 
-/// A Service.
 #[derive(Clone, Debug)]
 pub struct Service {
     /// Namespace and name.

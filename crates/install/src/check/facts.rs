@@ -113,9 +113,7 @@ pub struct Facts {
     pub server: Value,
     /// Its clock, Unix time.
     pub server_clock: Option<u64>,
-    /// Nodes.
     pub nodes: Vec<Value>,
-    /// Their Leases.
     pub node_leases: Vec<Value>,
     /// Definitions of the Gateway API's kinds, by name.
     pub definitions: BTreeMap<String, Value>,
@@ -127,7 +125,6 @@ pub struct Facts {
     pub control_pods: Vec<Value>,
     /// What each of them says of itself, by pod: an exposition, or why there is none.
     pub control_metrics: Vec<(String, Result<String, String>)>,
-    /// Namespaces.
     pub namespaces: Vec<Value>,
     /// Pods of all of them, or of [`Facts::only`].
     pub pods: Vec<Value>,

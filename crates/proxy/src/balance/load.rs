@@ -25,7 +25,6 @@ const SLOW_START_MIN: f64 = 0.1;
 
 /// One endpoint of a [`super::Balancer`].
 pub struct Slot<T> {
-    /// The endpoint.
     pub endpoint: Arc<Endpoint>,
     /// What the data path hangs on it, made once per endpoint.
     pub data: T,

@@ -75,7 +75,6 @@ impl PortRange {
         self.last
     }
 
-    /// One port.
     #[must_use]
     pub fn single(port: u16) -> Self {
         Self { first: port, last: port }
@@ -110,10 +109,8 @@ pub enum Hook {
     Output,
 }
 
-/// A chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Its name.
     pub name: &'static str,
     /// Where it hangs.
     pub hook: Hook,

@@ -19,7 +19,6 @@ pub(super) type Kept<K, T> = HashMap<K, Remembered<T>>;
 /// A state, and who said it.
 #[derive(Debug)]
 pub struct Remembered<T> {
-    /// The state.
     pub state: Arc<T>,
     /// The control plane has said it to this process; otherwise it is from the last snapshot.
     pub live: bool,

@@ -96,7 +96,6 @@ enum Up {
     Refused,
 }
 
-/// The exchange.
 pub struct Exchange<'a> {
     client: &'a mut Stream,
     upstream: &'a mut Stream,

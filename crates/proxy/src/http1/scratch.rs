@@ -14,7 +14,6 @@ thread_local! {
     static POOL: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The parts.
 #[derive(Debug, Default)]
 pub struct Parts {
     /// The request's head.

@@ -80,7 +80,6 @@ impl Tcp {
         }
     }
 
-    /// The socket.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.stream

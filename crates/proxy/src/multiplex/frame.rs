@@ -57,7 +57,6 @@ impl StreamId {
         Self(generation << 8 | place)
     }
 
-    /// Its place.
     #[must_use]
     pub fn place(self) -> usize {
         self.0 as usize % STREAMS_MAX

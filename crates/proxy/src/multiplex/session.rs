@@ -43,7 +43,6 @@ enum Side {
     Accepted,
 }
 
-/// The session.
 #[derive(Debug)]
 pub struct Session {
     side: Side,

@@ -47,7 +47,6 @@ pub struct Description {
     pub host: Vec<u8>,
     /// Empty where the request has none; so is the referer.
     pub user_agent: Vec<u8>,
-    /// Referer.
     pub referer: Vec<u8>,
     /// The endpoint that it was sent to last.
     pub endpoint: Option<SocketAddr>,

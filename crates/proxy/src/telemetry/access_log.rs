@@ -51,7 +51,6 @@ impl FromStr for Format {
 pub struct Line<'a> {
     /// When the request began.
     pub began: SystemTime,
-    /// Direction.
     pub direction: Direction,
     /// Where the client connected from.
     pub client: SocketAddr,
@@ -59,7 +58,6 @@ pub struct Line<'a> {
     pub client_id: &'a str,
     /// Where the request went.
     pub target: Option<SocketAddr>,
-    /// Method.
     pub method: &'a [u8],
     /// Path and query.
     pub path: &'a [u8],

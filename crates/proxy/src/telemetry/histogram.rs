@@ -34,7 +34,6 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds one.
     pub fn add(&mut self, histogram: &Histogram) {
         for (sum, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
             *sum += bucket.load(Ordering::Relaxed);

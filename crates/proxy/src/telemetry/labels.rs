@@ -89,7 +89,6 @@ impl TlsLabel {
 /// Labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HttpLabels {
-    /// Direction.
     pub direction: Direction,
     /// Where it goes: inbound the original destination, outbound the endpoint.
     pub target: SocketAddr,
@@ -108,7 +107,6 @@ pub struct HttpLabels {
 /// Labels of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TcpLabels {
-    /// Direction.
     pub direction: Direction,
     /// Side of the proxy.
     pub peer: PeerSide,

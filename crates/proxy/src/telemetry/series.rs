@@ -134,7 +134,6 @@ impl TcpSeries {
         bump(&self.0.opened, 1);
     }
 
-    /// It is closed.
     pub fn closed(&self, ending: Ending) {
         let errno = ending.shown().errno;
         let at = ERRNOS.iter().position(|known| *known == errno).unwrap_or(0);
@@ -160,7 +159,6 @@ impl Counter {
         Rc::new(Self(cell))
     }
 
-    /// Adds.
     pub fn add(&self, by: u64) {
         bump(&self.0, by);
     }

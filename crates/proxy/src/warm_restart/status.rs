@@ -13,7 +13,6 @@ pub struct Status {
     pub saved_unix_seconds: AtomicU64,
     /// Bytes of that file.
     pub saved_bytes: AtomicU64,
-    /// States in it.
     pub saved_states: AtomicU64,
     /// States that did not fit into it.
     pub left_out: AtomicU64,

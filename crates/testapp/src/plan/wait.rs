@@ -39,7 +39,6 @@ pub(crate) struct Normal {
 }
 
 impl Wait {
-    /// One wait.
     pub(crate) fn draw(&self, random: &Random) -> Duration {
         match self {
             Self::Fixed(span) => span.0,

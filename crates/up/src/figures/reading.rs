@@ -13,7 +13,6 @@ use std::time::Instant;
 pub struct Reading {
     /// Namespace of its pod.
     pub namespace: String,
-    /// Its pod.
     pub pod: String,
     /// SPIFFE ID of the pod.
     pub identity: String,
@@ -116,9 +115,7 @@ pub struct Figures {
 /// Traffic of one pod in one direction over a window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stat {
-    /// Namespace.
     pub namespace: String,
-    /// Pod.
     pub pod: String,
     /// `inbound` or `outbound`.
     pub direction: String,
@@ -132,7 +129,6 @@ pub struct Stat {
 pub struct Hop {
     /// Namespace of the pod whose proxy says this.
     pub namespace: String,
-    /// That pod.
     pub pod: String,
     /// `inbound`: the pod is the server; `outbound`: it is the client.
     pub direction: String,

@@ -11,7 +11,6 @@ pub const NAMED: &[&str] = &["metadata.**", "spec.finalizers.**", "automountServ
 pub const CONFIG: &[&str] =
     &["metadata.**", "data.**", "binaryData.**", "stringData.**", "type", "immutable"];
 
-/// Service.
 pub const SERVICE: &[&str] = &[
     "metadata.**",
     "spec.selector.**",
@@ -28,7 +27,6 @@ pub const SERVICE: &[&str] = &[
 /// Pod; the fields of its `spec` are those of every template.
 pub const POD: &[&str] = &["metadata.**", "spec.<pod>", "status.**"];
 
-/// Deployment.
 pub const DEPLOYMENT: &[&str] = &[
     "metadata.**",
     "spec.replicas",
@@ -39,7 +37,6 @@ pub const DEPLOYMENT: &[&str] = &[
     "status.**",
 ];
 
-/// Job.
 pub const JOB: &[&str] = &[
     "metadata.**",
     "spec.backoffLimit",

@@ -29,11 +29,9 @@ const ASK_SOON: Duration = Duration::from_millis(25);
 /// When a process that ended is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// Always.
     Always,
     /// When it ended with another code than 0.
     OnFailure,
-    /// Never.
     Never,
 }
 

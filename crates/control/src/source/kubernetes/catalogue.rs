@@ -18,7 +18,6 @@ pub enum Event {
     Deleted(Key),
     /// All objects of a kind: what is not among them is gone.
     Listed {
-        /// The kind.
         kind: &'static str,
         /// The objects in any order.
         objects: Vec<Read>,

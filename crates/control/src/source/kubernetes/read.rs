@@ -74,7 +74,6 @@ fn wrong_field(kind: &str, text: &str) -> String {
 /// A page of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// Its objects.
     pub objects: Vec<Read>,
     /// Objects that have no name.
     pub nameless: Vec<String>,

@@ -36,7 +36,6 @@ pub struct OnParent {
 /// What became of a route. Parents that are not Services are others' and not among these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The route.
     pub route: Key,
     /// `metadata.uid`: a route that is made anew begins with the same generation.
     pub uid: Option<String>,
