@@ -1,4 +1,4 @@
-//! The timeline: does to a running topology what a scenario says, when it says so, and tells what followed.
+//! The timeline: applies a scenario's actions to a running topology at their times, and reports the consequences.
 //!
 //! Which pods are meant is decided purely ([`Targets`]), as is what followed ([`consequences`]); [`conduct`] acts.
 

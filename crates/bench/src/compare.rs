@@ -38,7 +38,7 @@ pub struct Compared {
 /// Reads a result: the file itself, or the directory that it is in.
 ///
 /// # Errors
-/// It cannot be read, is no result, or one of another version.
+/// It cannot be read, is not a result, or has another version.
 pub fn read(path: &Path) -> Result<Campaign, String> {
     let file: PathBuf = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
     let shown = file.display();
@@ -369,7 +369,7 @@ mod tests {
         check(&then, &slower, 0.3, PASS);
         // Noise as large as the change.
         check(&campaign(&[0.6, 1.5, 0.8, 1.3, 1.0, 0.9]), &slower, 0.0, PASS);
-        // Too few to tell.
+        // Too few repetitions for a verdict.
         check(&campaign(&STEADY[..2]), &slower, 0.0, INVALID);
         let mut failed = then.clone();
         let expr = "response.p99 < 1ms".to_owned();

@@ -51,7 +51,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order in which they are told.
+    /// All of them, in the order of reports.
     pub const ALL: [Self; 6] =
         [Self::None, Self::Leno, Self::Envoy, Self::Haproxy, Self::Nginx, Self::Linkerd];
 

@@ -42,7 +42,6 @@ pub struct Campaign {
     pub verdict_reasons: Vec<String>,
 }
 
-/// Which scenario.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Scenario {
     /// Its id, which is its file's name.
@@ -90,7 +89,6 @@ pub struct Cell {
     pub summary: Summary,
 }
 
-/// One repetition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// Which block (repetition of the whole plan), from 1.

@@ -57,13 +57,12 @@ pub struct Scenario {
     pub published: Published,
 }
 
-/// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub file: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// The column, counted from 1, where the file is no YAML.
+    /// The column, counted from 1, if the file is not YAML.
     pub column: Option<usize>,
     /// The field, dotted; empty when it is about the whole.
     pub field: String,

@@ -127,7 +127,7 @@ impl Home {
         }
     }
 
-    /// What the proxies of these pods say, each with its moment; of those that do not answer, standard error tells.
+    /// Metrics of the proxies of these pods, each with the time of its reading; standard error names proxies that do not answer.
     pub(crate) fn said(&self, members: &[Member]) -> anyhow::Result<Vec<(Said, Instant)>> {
         match self {
             Self::Machine(state) => machine::said(state, members),

@@ -4,7 +4,7 @@ use crate::args::Format;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Whether the reader of our output has gone, which is no mistake.
+/// Whether the reader of our output has closed it, which is not an error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
@@ -25,7 +25,7 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     std::iter::once(&headings).chain(rows).map(|row| line(row)).collect()
 }
 
-/// The text for programs, where one is wished.
+/// The text for programs, if the format is one of theirs.
 pub(crate) fn structured(format: Format, value: &impl Serialize) -> anyhow::Result<Option<String>> {
     Ok(match format {
         Format::Json => Some(format!("{}\n", serde_json::to_string_pretty(value)?)),

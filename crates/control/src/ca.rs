@@ -72,7 +72,6 @@ pub enum Refused {
     /// The issuer cannot sign any more.
     #[error("the issuer's certificate expired {0} seconds ago")]
     IssuerExpired(u64),
-    /// Signing failed.
     #[error("signing failed: {0}")]
     Signing(String),
 }

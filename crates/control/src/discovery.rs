@@ -107,7 +107,6 @@ pub fn member<T>(request: &Request<T>) -> Result<SpiffeId, Status> {
     }
 }
 
-/// The namespace of a member.
 fn namespace(member: &SpiffeId) -> &str {
     member.as_service_account().map_or("", |(namespace, _)| namespace)
 }

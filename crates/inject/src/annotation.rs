@@ -21,7 +21,6 @@ pub const MESHED: &str = "leno.dev/meshed";
 /// Fields that were empty before us, as JSON, so that they are left as they were. Written by us alone.
 pub const WAS: &str = "leno.dev/was";
 
-/// One name.
 #[derive(Debug)]
 pub struct Word {
     /// Without prefix.

@@ -18,7 +18,6 @@ pub enum Outcome {
     Refuse(Vec<String>),
 }
 
-/// A patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Injected {
     /// Steps, from the pod's or template's root.

@@ -21,7 +21,7 @@ pub const ISSUER_LIFE_SECONDS: u64 = 365 * DAY_SECONDS;
 /// Certificates begin a minute ago, for nodes whose clock is behind.
 const CLOCK_SKEW_SECONDS: u64 = 60;
 
-/// How a root is replaced, for whoever has to be told: no pod is restarted, and no request fails.
+/// How to replace a root without a restart and without a failed request, for hints and refusals.
 pub const ROTATION: &str = "replace a root in this order: (1) leno upgrade --identity-trust-anchors-file FILE, with the old and the new root in FILE; (2) wait about two minutes until every proxy has both: leno check --proxy shows it; (3) leno upgrade --identity-issuer-certificate-file C --identity-issuer-key-file K, with an issuer of the new root; (4) wait one certificate lifetime (a day), until every certificate comes from the new issuer; (5) leno upgrade --force --identity-trust-anchors-file FILE, with only the new root";
 
 /// A certificate with its key, in PEM.
@@ -53,10 +53,8 @@ pub struct Identity {
 /// Why an issuer is none. Each is one thing to put right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerError {
-    /// The certificate cannot be read.
     #[error("the issuer's certificate cannot be read: {0}")]
     Certificate(String),
-    /// The key cannot be read.
     #[error(
         "the issuer's key cannot be read: {0}; PEM of PKCS #8 is needed (openssl pkcs8 -topk8 -nocrypt)"
     )]

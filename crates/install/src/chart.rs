@@ -41,7 +41,7 @@ pub enum ChartError {
     /// What a template says.
     #[error("{}", .0.why)]
     Template(#[from] TemplateError),
-    /// A document is no YAML: a value broke out of its place.
+    /// A document is not YAML: a value broke out of its place.
     #[error("{file}: the rendered text is not valid YAML: {why}")]
     Yaml {
         /// The template.
@@ -115,8 +115,8 @@ pub fn render(values: &Value, namespace: &str) -> Result<Vec<Object>, ChartError
     objects(values, namespace)
 }
 
-/// Why Leno cannot be installed in a namespace of this name: `leno uninstall` takes one out with all that is in it, and Pod Security refuses the
-/// pods of others in it. `default` is somebody's own, and left to those who do not wish it made.
+/// Why Leno cannot be installed in a namespace of this name. `leno uninstall` deletes the namespace with everything in it, and Pod
+/// Security rejects other pods in it. `default` exists already, so it is allowed only without `createNamespace`.
 #[must_use]
 pub fn not_ours(namespace: &str, is_made: bool) -> Option<String> {
     const ADVICE: &str = "choose a namespace for Leno alone, such as leno";

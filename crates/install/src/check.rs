@@ -129,8 +129,8 @@ pub fn is_well(findings: &[Finding]) -> bool {
     !findings.iter().any(|finding| matches!(finding.verdict, Verdict::Failed(_)))
 }
 
-/// Whether anything that failed may pass by itself. What lasts beside it is no reason to stop looking: it would be told in one breath
-/// with all that only has to start.
+/// Whether a failed check can still pass without a change. A lasting failure beside it does not end the wait: otherwise its report would
+/// also contain everything that has not started yet.
 #[must_use]
 pub fn may_pass(findings: &[Finding]) -> bool {
     findings

@@ -90,7 +90,7 @@ impl Others {
         ))
     }
 
-    /// What tells of them.
+    /// The objects that show another installation.
     fn has(&self) -> Vec<String> {
         let mut has = Vec::new();
         if self.webhook.is_some() {

@@ -27,7 +27,6 @@ pub enum Refused {
         /// The innermost reason.
         why: String,
     },
-    /// TLS with the server failed.
     #[error(
         "the TLS handshake with the API server {server} failed: {why} (is a certificate expired, or the kubeconfig of another cluster?)"
     )]

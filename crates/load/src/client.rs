@@ -33,7 +33,7 @@ pub enum Failure {
     Closed,
     /// Too slow.
     Timeout,
-    /// What came was no answer.
+    /// The received bytes were not a valid answer.
     Protocol,
 }
 

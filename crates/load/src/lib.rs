@@ -39,7 +39,7 @@ use std::ops::ControlFlow;
 ///
 /// # Errors
 /// The plan cannot be followed on this machine: a name that does not resolve, a certificate that cannot be read, no
-/// threads. Requests that fail are no error: the outcome counts them.
+/// threads. Failed requests are not an error: the outcome counts them.
 pub fn run(
     plan: &Plan,
     observer: impl FnMut(&Progress<'_>) -> ControlFlow<()>,

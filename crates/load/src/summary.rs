@@ -15,7 +15,7 @@ const SHARES: [(&str, f64); 7] = [
     ("p99.9", 0.999),
     ("p99.99", 0.9999),
 ];
-/// Seconds after the end of the schedule from which on they are told.
+/// Waits longer than this after the end of the schedule are shown, in seconds.
 const WAITED_MIN: f64 = 0.1;
 /// Requests that must lie beyond a percentile for it to be quoted.
 const BEYOND_MIN: f64 = 10.0;
@@ -39,7 +39,7 @@ fn write(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
         0 => String::new(),
         said_no => format!(" ({said_no} with an error)"),
     };
-    // What is waited for once no more are due belongs to the time, and is told, as it can be most of it.
+    // The wait for the last answers is part of the time, and is shown because it can be most of it.
     let beyond = outcome.settings["duration_s"].as_f64().map_or(0.0, |length| seconds - length);
     let waited = match beyond {
         beyond if beyond > WAITED_MIN => format!(", {beyond:.2} s of them waiting for the last"),

@@ -63,14 +63,12 @@ impl Scheme {
     }
 }
 
-/// A URL in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// What it begins with.
     pub scheme: Scheme,
     /// Name or address; an IPv6 address without its brackets.
     pub host: String,
-    /// Port.
     pub port: u16,
     /// Path and query, beginning with `/`; `/` where there is none.
     pub path: String,

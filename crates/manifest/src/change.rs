@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 pub struct Changed {
     /// The manifest with the change.
     pub text: String,
-    /// It had to be written anew: order is kept, comments are not.
+    /// The document was rewritten: its order is kept, its comments are lost.
     pub rewritten: bool,
 }
 

@@ -43,7 +43,6 @@ pub enum DialError {
     /// TCP.
     #[error("cannot connect to the control plane at {0}: {1}")]
     Connect(ControlAddress, io::Error),
-    /// TLS.
     #[error("the TLS handshake with the control plane at {0} failed: {1}")]
     Refused(ControlAddress, Refused),
     /// Nobody will ever have a credential: the identity task is gone.

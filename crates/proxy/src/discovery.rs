@@ -126,7 +126,6 @@ pub enum Unavailable {
         /// The limit.
         max: usize,
     },
-    /// Too many wait for the same.
     #[error("{max} requests already wait for the same answer, which is the limit")]
     TooManyWaiting {
         /// The limit.

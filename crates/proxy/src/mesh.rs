@@ -38,7 +38,6 @@ type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
 
 /// The mesh as one thread knows it.
 pub struct Mesh {
-    /// The thread's context.
     pub thread: Rc<ThreadContext>,
     discovery: discovery::Handle,
     destinations: Map<SocketAddr, Rc<Destination>>,

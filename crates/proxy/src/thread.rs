@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// The context of one thread.
 pub struct ThreadContext {
     /// What is fixed for the life of the process.
     pub config: Arc<Config>,

@@ -107,7 +107,6 @@ pub(crate) async fn pause(wait: Duration) {
     }
 }
 
-/// Adds to a count.
 pub(crate) fn add(count: &Cell<u64>, more: u64) {
     count.set(count.get() + more);
 }

@@ -49,7 +49,6 @@ pub enum Behaviour {
     Say(Message),
     /// It opens and stays silent until something is pushed.
     Stall,
-    /// It is refused.
     Refuse(Status),
 }
 

@@ -76,7 +76,7 @@ impl Allocator {
         Some(self.pair(number))
     }
 
-    /// Takes one IPv4 address by wish; `None` when it is not ours to give or is another's.
+    /// Takes a requested IPv4 address; `None` if it is outside the range or in use.
     pub fn take_wish(&mut self, owner: &str, wish: Ipv4Addr) -> Option<Pair> {
         let number = u16::try_from(u32::from(wish).checked_sub(self.v4)?).ok()?;
         let free = self.taken.get(&number).is_none_or(|held| held == owner);

@@ -263,7 +263,7 @@ pub fn volume_files(
     Ok(Some(chosen))
 }
 
-/// User and group: the container's wish, then the pod's, then root.
+/// User and group: the container's setting, then the pod's, then root.
 #[must_use]
 pub fn user(container: &Container, pod: &PodSpec) -> (u32, u32) {
     let own = container.security_context.as_ref();

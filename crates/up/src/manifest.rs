@@ -49,7 +49,6 @@ pub struct Objects {
 /// Something about a manifest that its author must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file it is in.
     pub file: PathBuf,
     /// The line, counted from 1; 0 when it is about the whole file.
     pub line: usize,

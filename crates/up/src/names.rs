@@ -9,7 +9,6 @@ use hickory_proto::rr::{RData, Record, RecordType};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The domain of the cluster.
 pub const DOMAIN: &str = "cluster.local";
 /// How long an answer may be kept: endpoints of headless Services change at any time.
 const TTL_SECONDS: u32 = 5;

@@ -295,7 +295,7 @@ fn first_process(opening: &Opening, runtime: &Handle) -> io::Result<Child> {
         .spawn()
 }
 
-/// Lives as long as the room: the first process is told by the kernel when this thread ends.
+/// Runs as long as the pod: the kernel signals the pod's first process when this thread ends.
 fn serve(mut requests: mpsc::Receiver<Wanted>, runtime: &Handle) {
     while let Some(mut wanted) = requests.blocking_recv() {
         let _entered = runtime.enter();

@@ -31,7 +31,7 @@ const PROXY_NAME: &str = "leno-proxy";
 /// How soon a pod that could not be made is tried again.
 const RETRY: Backoff =
     Backoff { min: Duration::from_millis(500), max: Duration::from_secs(30), jitter_ratio: 0.0 };
-/// Between a pod's leaving its Services and its SIGTERM: what clients need to hear of it.
+/// Time between a pod's leaving its Services and its SIGTERM, so that clients can follow the change.
 const ENDPOINT_LEAVE_WAIT: Duration = Duration::from_millis(200);
 /// Kubernetes' default.
 const GRACE_DEFAULT: Duration = Duration::from_secs(30);
@@ -76,7 +76,6 @@ pub struct Run {
     pub template: Arc<Template>,
     /// What containers may ask.
     pub facts: Facts,
-    /// Its addresses.
     pub address: crate::address::Pair,
     /// Its namespaces.
     pub room: Room,

@@ -47,7 +47,6 @@ pub enum Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// All pods.
     Ps(Vec<PodRow>),
     /// What happened, newest last.
     Events(Vec<Event>),
@@ -114,7 +113,6 @@ pub struct ProxyRow {
     pub restarts: u32,
 }
 
-/// Rows of all pods.
 #[must_use]
 pub fn rows(world: &World) -> Vec<PodRow> {
     let rows = world.pods.iter().map(|((namespace, name), pod)| {

@@ -19,7 +19,6 @@ use std::net::SocketAddr;
 pub struct Endpoint {
     /// Name of the pod.
     pub pod: String,
-    /// Its addresses.
     pub address: Pair,
     /// Takes new connections.
     pub ready: bool,

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 const OURS: &[&str] =
     &["leno.sock", "accepted", "generated", "control", "pods", "logs", "mnt", "trust-anchors.pem"];
 
-/// Paths of the state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths(PathBuf);
 

@@ -25,7 +25,6 @@ pub enum Phase {
     Failed,
 }
 
-/// A container as it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerState {
     pub name: String,
@@ -52,7 +51,6 @@ pub struct PodState {
     pub workload: WorkloadKey,
     /// What it was made from.
     pub template: Arc<Template>,
-    /// Its addresses.
     pub address: Pair,
     /// How far it is.
     pub phase: Phase,
@@ -68,7 +66,7 @@ pub struct PodState {
     pub proxy: Option<ContainerState>,
     /// The first process of its namespaces, as the machine sees it.
     pub first_pid: Option<u32>,
-    /// Tells the pod's task to end it.
+    /// Ends the pod.
     pub end: watch::Sender<bool>,
 }
 
@@ -112,7 +110,6 @@ pub struct World {
     /// Set once `leno up` ends: nothing is wanted any more.
     pub ending: bool,
     pub pod_addresses: Allocator,
-    /// Addresses of Services.
     pub service_addresses: Allocator,
     /// Whether this machine has IPv6.
     pub has_ipv6: bool,
@@ -138,7 +135,7 @@ impl World {
     }
 }
 
-/// The world, and who is told of its changes.
+/// The world, and the receivers of its changes.
 #[derive(Debug)]
 pub struct Shared {
     world: Mutex<World>,
@@ -172,7 +169,7 @@ impl Shared {
         look(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells everybody of a change that was made with [`Self::look_mut`].
+    /// Announces a change that was made with [`Self::look_mut`].
     pub fn say_changed(&self) {
         self.changed.send_modify(|now| *now += 1);
     }
@@ -194,13 +191,12 @@ impl Shared {
         self.change(|world| world.pods.get_mut(key).map(edit)).1
     }
 
-    /// Tells of every change.
+    /// A receiver of every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Says that a version is published.
     pub fn say_published(&self, version: u64) {
         self.published.send_replace(version);
     }

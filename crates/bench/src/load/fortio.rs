@@ -17,7 +17,7 @@ const PERCENTILES: [f64; 6] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
 const WIDTH: f64 = 1.01;
 /// Fortio's code of a request without an answer.
 const NO_ANSWER: &str = "-1";
-/// Under which kind such requests of fortio's count here: it does not tell why.
+/// The kind under which such requests of fortio count here, because fortio gives no reason.
 const NO_ANSWER_KIND: &str = "no-answer";
 /// More requests than this in one interval are spread in so many steps.
 const STEPS_MAX: u64 = 1_000;
@@ -201,12 +201,11 @@ pub fn is_fortio(value: &serde_json::Value) -> bool {
 }
 
 /// Reads what fortio wrote, or [`write()`].
-///
-/// Fortio counts from the send. At full speed that is what we do, too; at a rate it hides the time for which a request
-/// had to wait for its turn, and the outcome says so among its reasons not to be quoted.
+/// Fortio counts from sending, as we do at full speed. At a fixed rate this hides the time for which a request waited for its turn, so the
+/// result is marked invalid with this reason.
 ///
 /// # Errors
-/// It is no JSON, or has no latencies, or they are no numbers that a histogram could be made of.
+/// It is not JSON, or has no latencies, or the latencies are not valid numbers for a histogram.
 pub fn read(text: &str) -> Result<Outcome, String> {
     let form: Form =
         serde_json::from_str(text).map_err(|error| format!("fortio's JSON: {error}"))?;

@@ -19,7 +19,6 @@ const MAX_UNIT: f64 = 1e6;
 const COLUMNS: &str =
     "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
 
-/// One line of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// `response`, …; empty without one.
@@ -78,7 +77,7 @@ fn put(log: &mut Vec<u8>, outcome: &Outcome) -> Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-/// Reads a log, whoever wrote it.
+/// Reads a log of any program.
 ///
 /// # Errors
 /// A line that is neither a comment nor a histogram.

@@ -2,7 +2,7 @@
 //!
 //! What tools that drive fortio (Flagger among them) send is understood, from the query or from JSON; what comes back is
 //! fortio's JSON. Requests are made as [`leno_load::run`] makes them: latency counts from when a request was due.
-//! What fortio leaves out without a word is refused here. Who listens, and to whom, is the caller's business.
+//! Requests that fortio would silently ignore are rejected. The caller opens the listener.
 
 mod asked;
 

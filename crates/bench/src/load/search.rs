@@ -1,8 +1,8 @@
 //! The highest rate at which a server still answers as well as it must. Pure: rates out, verdicts in.
 //!
 //! Rates are doubled until one fails, halved until one passes, and the gap between the two is then closed by their
-//! geometric mean. A busy moment is no limit: a rate has failed only when it has failed [`TRIES`] times.
-//! [`goals`] says what passing means. Who makes the requests is no concern of this: one generator, or those of a scenario.
+//! geometric mean. A busy moment is not a limit: a rate has failed only when it has failed [`TRIES`] times.
+//! [`goals`] defines passing. The requests may come from one generator, or from those of a scenario.
 
 pub mod goals;
 

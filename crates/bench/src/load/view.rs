@@ -38,7 +38,7 @@ impl<W: Write> View<W> {
         self.put(&format!("\r\x1b[?7l{line}\x1b[K\x1b[?7h"));
     }
 
-    /// A terminal that has gone is no reason to end a measurement.
+    /// An error of the terminal does not end a measurement.
     fn put(&mut self, text: &str) {
         let _written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
     }

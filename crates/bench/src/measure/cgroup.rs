@@ -1,6 +1,5 @@
 //! What a cgroup says that `/proc` does not: time held back by a CPU limit, and memory as it is charged.
-//!
-//! Only of a cgroup that holds nothing but one measured tree: of a shared one it could not be told whose it is.
+//! Only for a cgroup that contains a single measured tree: memory of a shared cgroup cannot be divided.
 
 use std::collections::BTreeSet;
 use std::fs;

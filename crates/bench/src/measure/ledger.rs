@@ -179,7 +179,7 @@ impl Ledger {
         self.members.insert(pid, member);
     }
 
-    /// Closes the accounts of members that are gone, and tells the ancestor that may have waited for them.
+    /// Closes the accounts of members that have ended, and credits the ancestor that may have waited for them.
     fn close_ended(&mut self, table: &BTreeMap<i32, Stat>) {
         let lives = |pid: i32, member: &Member| {
             table.get(&pid).is_some_and(|stat| stat.started_ticks == member.stat.started_ticks)
@@ -301,7 +301,7 @@ mod tests {
         // The proxy is killed; its child lives on below the first process, which waits for the proxy.
         let waited = [1, 0, 1, 10, 31, 0];
         check(&mut ledger, &[waited, app, [4, 1, 1, 9, 0, 0]], [31, 39]);
-        // A new proxy in its place, which is told.
+        // A new proxy in its place, which is registered.
         ledger.root(7, 1);
         check(&mut ledger, &[waited, app, [4, 1, 1, 9, 0, 0], [7, 1, 9, 2, 0, 0]], [31, 41]);
         // All are killed at once.

@@ -203,7 +203,7 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::process::{Command, Stdio};
 
-    /// A shell whose child works and ends, and is waited for: as exact as the kernel tells of ended children.
+    /// A shell that waits for a working child: as exact as the kernel's figures for ended children.
     #[test]
     fn a_program_and_its_children_are_seen_and_what_they_used_stays() {
         let script = "read go; (i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done); echo; read end";

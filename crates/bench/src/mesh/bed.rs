@@ -206,7 +206,7 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         self.keep_logs();
-        // It answers when it has ended; when it cannot be asked, it is told by signal.
+        // It answers when it has ended; if it does not accept the request, a signal ends it.
         let asked = ask(&self.up_state(), &Request::Down).is_ok();
         let pid = Pid::from_raw(self.up.id().cast_signed());
         if !asked {

@@ -139,7 +139,7 @@ fn uri(matcher: &Value) -> Value {
     json!({"san_type": "URI", "matcher": matcher})
 }
 
-/// What is spoken upstream is what was spoken downstream.
+/// The upstream protocol is the downstream protocol.
 fn same_protocol() -> Value {
     json!({"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": typed(
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -341,7 +341,7 @@ mod tests {
         assert!(endpoints[0]["metadata"].is_object() && endpoints[1]["metadata"].is_null());
     }
 
-    /// Every chain of HTTP has Istio's filters, and what sidecars tell each other stays between them.
+    /// Every HTTP chain has Istio's filters, and the metadata headers of sidecars are removed before the application.
     #[test]
     fn http_goes_through_what_istio_puts_there() {
         let outbound = manager("10.244.0.2", "outbound", "default-web-80");

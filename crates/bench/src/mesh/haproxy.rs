@@ -26,7 +26,6 @@ const INBOUND_TCP: u16 = 4145;
 /// What is not HTTP and arrives in plain text.
 const INBOUND_TCP_PLAIN: u16 = 4146;
 
-/// The program.
 #[must_use]
 pub fn find(choice: &Choice) -> Option<PathBuf> {
     program(choice, &["haproxy"])

@@ -28,7 +28,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// What is quoted of what another program said.
 const QUOTED_CHARACTERS_MAX: usize = 200;
 
-/// The program.
 #[must_use]
 pub fn find(choice: &Choice) -> Option<PathBuf> {
     program(choice, &["linkerd2-proxy"])

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The annotation by which `leno up` says that a pod has a proxy.
 const MESHED: &str = "leno.dev/meshed";
 
-/// What is spoken on a port.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -32,7 +32,7 @@ pub struct Destination {
     pub addresses: Vec<IpAddr>,
     /// The port that is connected to.
     pub port: u16,
-    /// What is spoken there.
+    /// Its protocol.
     pub protocol: Protocol,
     /// Ready endpoints.
     pub endpoints: Vec<Endpoint>,
@@ -63,7 +63,7 @@ pub struct Endpoint {
 pub struct Local {
     /// The port that the application listens on.
     pub port: u16,
-    /// What is spoken there.
+    /// Its protocol.
     pub protocol: Protocol,
 }
 
@@ -78,8 +78,8 @@ pub struct Neighbours {
     pub meshed: Vec<IpAddr>,
 }
 
-/// What is spoken on a Service's port: by `appProtocol`, by the beginning of its name as in Istio, by a number that
-/// everybody knows; HTTP/1 else.
+/// The protocol of a Service's port: from `appProtocol`, from the prefix of its name as in Istio, or from a well-known number; otherwise
+/// HTTP/1.
 #[must_use]
 pub fn protocol(app_protocol: &str, name: &str, number: u16) -> Protocol {
     let of = |word: &str| match word {

@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The configuration's file.
 pub const FILE: &str = "nginx.conf";
 /// Where it answers for its statistics.
 pub const SOCKET: &str = "nginx.sock";
@@ -29,7 +28,6 @@ const PLAIN_FIRST: u16 = 27000;
 /// Where Debian keeps modules.
 const STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
-/// The program.
 #[must_use]
 pub fn find(choice: &Choice) -> Option<PathBuf> {
     program(choice, &["nginx"])

@@ -8,7 +8,7 @@ pub fn missing(_choice: &Choice) -> Option<String> {
     None
 }
 
-/// What `leno up` is told.
+/// The arguments of `leno up`.
 #[must_use]
 pub fn arguments() -> Vec<String> {
     ["--mesh", "none"].map(str::to_owned).to_vec()

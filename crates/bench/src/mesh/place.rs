@@ -1,4 +1,4 @@
-//! Where a sidecar is: what `leno up` told it through its environment, and what the peers' configurations share.
+//! The place of a sidecar: its environment from `leno up`, and what the peers' configurations share.
 
 use super::authority::Identity;
 use super::neighbours::Neighbours;

@@ -1,4 +1,4 @@
-//! What a mesh really does, rather than what it was told to do: TLS seen on the wire, requests in the proxy's own counters.
+//! What a mesh really does, not what it is configured to do: TLS on the wire, requests in the proxy's own counters.
 
 use super::bed::{Bed, Pod};
 use super::machine::{ANSWER_BYTES_MAX, in_network};
@@ -64,7 +64,7 @@ impl Bed {
     }
 
     /// How many requests each pod's proxy has carried since it started, both directions together; probes of health among them
-    /// where they pass the proxy. Without pods whose proxy does not tell.
+    /// where they pass the proxy. Pods whose proxy has no counter are omitted.
     #[must_use]
     pub fn requests_through_proxies(&self) -> BTreeMap<String, u64> {
         let pods = self.pods().unwrap_or_default();

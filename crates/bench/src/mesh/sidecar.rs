@@ -1,8 +1,8 @@
 //! `leno bench sidecar`: what runs in a pod in the place of Leno's proxy, around the real proxy of a peer.
 //!
 //! [`run`] is the whole story: a certificate, the configuration, the proxy as the user that is not captured, the rules, then waiting.
-//! It wakes up when what `leno up` says of the neighbours changes, when the proxy ends, when it is told to end, and when somebody
-//! asks whether it is ready; otherwise it costs nothing, and it is not counted as the proxy.
+//! It wakes up when the neighbours' file of `leno up` changes, when the proxy ends, at a signal, and for a readiness request. Otherwise it
+//! uses no CPU, and its CPU does not count as the proxy's.
 
 use super::neighbours;
 use super::place::{BOTH, Configuration, KEY, LEAF, Numbers, Place};
@@ -67,7 +67,7 @@ impl FromStr for Peer {
     }
 }
 
-/// What the sidecar is told on its command line.
+/// The command line of the sidecar.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Whose proxy.
@@ -80,7 +80,7 @@ pub struct Wanted {
     pub become_command: Vec<String>,
 }
 
-/// Runs until it is told to end.
+/// Runs until a signal ends it.
 ///
 /// # Errors
 /// What cannot be made, or that the proxy ended by itself.
@@ -146,7 +146,7 @@ pub fn run(wanted: &Wanted) -> Result<()> {
 /// Takes events until none comes for a moment.
 fn until_quiet(changes: &Inotify) -> Result<()> {
     loop {
-        // Nothing left to read is no mistake.
+        // No event left to read is not an error.
         let _ = changes.read_events();
         let mut more = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
         if poll(&mut more, PollTimeout::from(QUIET_MILLISECONDS))? == 0 {
@@ -186,7 +186,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Brings the proxy to what the neighbours are now; answers the mark of what it was told.
+    /// Configures the proxy for the current neighbours; returns the mark of this configuration.
     fn configure(&mut self) -> Result<u64> {
         let text = self.place.read_generated()?;
         let neighbours = neighbours::read(&text, &self.place.addresses)?;
@@ -272,7 +272,7 @@ impl Kept {
 
     fn tell(&self, signal: Signal) -> Result<()> {
         for child in self.proxy.iter().chain(&self.old) {
-            // One that has just ended cannot be told, and need not.
+            // A process that has just ended cannot get a signal, and needs none.
             let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
         }
         Ok(())
@@ -344,7 +344,7 @@ fn answer_ready(ipv6: bool, configured: Arc<AtomicU64>) -> Result<()> {
             let mark = configured.load(Ordering::Acquire);
             let listening = listening();
             let up = [OUTBOUND_PORT, INBOUND_PORT].iter().all(|port| listening.contains(port));
-            // Whoever asked and went away is not our concern.
+            // The client may have closed; then errors do not matter.
             let _ = answer(stream, if up { mark } else { 0 });
         }
     })?;

@@ -21,7 +21,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Whether it may be told: not within the noise of the pair, nor (where that is not known) of the whole campaign.
+    /// Whether it is larger than the noise of the pair or (if that is unknown) of the whole campaign.
     fn is_clear(&self, campaign: &Campaign, metric: &str) -> bool {
         let noise = campaign.noise_band.get(metric).copied().unwrap_or(0.0);
         let change = self.ratio.map_or(f64::INFINITY, |ratio| (ratio - 1.0).abs());
@@ -106,7 +106,7 @@ pub(super) fn cost(campaign: &Campaign, against: &Cell, cell: &Cell) -> Option<D
     difference(campaign, against, cell, COST, of)
 }
 
-/// The answer in one sentence: who costs how much relative to whom; and a second one where things were broken on purpose.
+/// The answer in one sentence: the cost of each mesh relative to the others; a second sentence for runs with disturbances.
 pub(super) fn headline(campaign: &Campaign) -> Vec<String> {
     let groups = group::groups(campaign);
     let mut sentences: Vec<String> = main_sentence(campaign, &groups).into_iter().collect();

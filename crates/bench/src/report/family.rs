@@ -28,7 +28,7 @@ pub(super) struct Load {
     /// Requests per second that were due, and that were answered.
     pub(super) offered: f64,
     pub(super) achieved: f64,
-    /// Milliseconds; absent where there were too few to tell.
+    /// Milliseconds; absent with too few samples.
     pub(super) p99: Option<f64>,
 }
 

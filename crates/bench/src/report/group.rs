@@ -25,7 +25,6 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The cell of a mesh.
     pub(super) fn of(&self, mesh: &str) -> Option<&'a Cell> {
         self.cells.iter().find(|cell| cell.mesh == mesh).copied()
     }

@@ -52,14 +52,14 @@ impl Error for Unreadable {}
 /// Reads a result.
 ///
 /// # Errors
-/// It is no result, one of another version, or broken.
+/// It is not a result, has another version, or is damaged.
 pub(crate) fn parse(text: &[u8]) -> Result<Campaign, Unreadable> {
     let error = match serde_json::from_slice::<Campaign>(text) {
         Ok(campaign) if campaign.schema == SCHEMA => return Ok(campaign),
         Ok(campaign) => return Err(Unreadable::OtherVersion(campaign.schema)),
         Err(error) => error,
     };
-    // Read a second time, for the words alone: another version need not have our fields to be told as one.
+    // Read a second time for the schema only, because another version may have other fields.
     let value: Value = serde_json::from_slice(text).map_err(Unreadable::Torn)?;
     Err(match value.get("schema").and_then(Value::as_str) {
         None => Unreadable::NoSchema,

@@ -1,7 +1,6 @@
 //! `leno bench serve`: past results and running ones, in a browser.
 //!
-//! An ordinary small server for one person on this machine: it reads, and nothing else, unless it is told to make loads on
-//! demand. A name in a path is one plain component and the file behind it lies within the results, or there is nothing at
+//! An ordinary small server for one person on this machine: it only reads, unless loads on demand are enabled. A name in a path is one plain component and the file behind it lies within the results, or there is nothing at
 //! that path.
 
 use super::html::{self, POLICY};
@@ -39,7 +38,7 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(60);
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// A run that has written nothing for so long may have been killed: repetitions of the longest study take less.
 const STALE: Duration = Duration::from_secs(3_600);
-/// A larger file is no result.
+/// A larger file is not a result.
 const HEAD_BYTES_MAX: u64 = 1 << 30;
 /// Pause after a failed accept, when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -60,12 +60,12 @@ impl Going<'_> {
             self.campaign.verdict_reasons.insert(0, format!("ended early: {error:#}"));
         }
         self.write()?;
-        // What ends because the user wants it is no error.
+        // Ctrl-C is not an error.
         if self.interrupt.is_asked() { Ok(()) } else { ended }
     }
 
     fn step(&mut self, number: usize, step: &Step) -> anyhow::Result<()> {
-        // Generators and topologies run this program from its file: two builds in one result would be no result.
+        // Generators and topologies run this program from its file: two builds in one result would make it invalid.
         anyhow::ensure!(
             std::env::current_exe().is_ok_and(|program| program.exists()),
             "the file of this program was replaced while it ran; start again, and do not rebuild it during the run"

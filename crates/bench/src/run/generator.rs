@@ -1,4 +1,4 @@
-//! Load generators: what each is told (pure), and the processes themselves, inside of the clients' pods.
+//! Load generators: their arguments (pure), and the processes themselves, inside the clients' pods.
 
 use crate::mesh::Bed;
 use crate::run::interrupt::Interrupt;

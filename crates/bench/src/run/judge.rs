@@ -88,7 +88,7 @@ fn holds(assertion: &rules::Assertion, observed: f64, base: Option<f64>) -> bool
         && against(assertion.ratio_max, &|base, ratio| base * ratio)
 }
 
-/// What was seen of the assertion's metric; nothing where it cannot be told.
+/// The measured value of the assertion's metric; `None` if there is none.
 fn observe(assertion: &rules::Assertion, cell: &Cell) -> Option<f64> {
     match assertion.metric.as_str() {
         "failed_ratio_1s" => worst_second(cell, assertion.except.as_ref()),

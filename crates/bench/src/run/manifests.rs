@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Files for `leno up`: those of the scenario, or changed copies in `into`.
 ///
 /// # Errors
-/// A file cannot be read or is no YAML, or a workload whose replicas are to be set is not there.
+/// A file cannot be read or is not YAML, or a workload with `replicas` does not exist.
 pub fn prepare(
     base: &Path,
     topology: &Topology,

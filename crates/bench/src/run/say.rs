@@ -1,4 +1,4 @@
-//! What people are told: the plan, each repetition as it ends, the answer.
+//! Output for people: the plan, each repetition when it ends, the answer.
 
 use crate::mesh::Choice;
 use crate::result::{Campaign, Cell, Run, is_cpu_known};

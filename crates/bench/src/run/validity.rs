@@ -103,7 +103,7 @@ fn open_loop(rules: &Validity, seen: &Seen<'_>) -> Vec<String> {
 /// More than this of the machine, used by nobody who is measured, is worth a word.
 const OTHERS_SHARE: f64 = 0.25;
 
-/// What does not make a repetition worthless, but must be known to whoever reads it: who else was on the machine.
+/// A note that does not make a repetition invalid: other programs on the machine.
 #[must_use]
 pub fn note(resources: &Resources, cores: usize) -> Option<String> {
     let others: f64 = resources.node_residual.iter().map(|used| used.cores.mean).sum();

@@ -200,7 +200,6 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The fields of one value.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     map: Option<&'a Map<String, Value>>,

@@ -216,8 +216,8 @@ pub struct Assertion {
 
 /// Figures that only an assertion knows; all others are those of [`crate::statistics`].
 const OWN_METRICS: &[&str] = &["failed_ratio_1s", "recovery_s"];
-/// What is said of a name that is none of [`crate::statistics`].
-const NO_FIGURE: &str = "is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, failed_ratio, \
+/// The message for a name that is not in [`crate::statistics`].
+const NO_FIGURE: &str = "is not a metric; use p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, failed_ratio, \
     throttled_s, a role's as proxy.cpu_us_per_req";
 
 impl Assertion {

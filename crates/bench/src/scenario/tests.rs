@@ -164,7 +164,7 @@ fn mistakes_of_the_later_parts() {
     added(
         "assert:\n- {metric: p98, max: 1}\n",
         &[
-            "14: assert.0.metric: \"p98\" is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
+            "14: assert.0.metric: \"p98\" is not a metric; use p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
              failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
         ],
     );
@@ -307,7 +307,7 @@ fn a_mistake_does_not_make_up_another() {
         "assert:\n- {metric: p98, versus: none, ratio_max: fast, except: {after: kill, for: 1}}\n\
          timeline: [{at: 1s, do: {kill: {workload: x}}}]\n",
         &[
-            "14: assert.0.metric: \"p98\" is no figure: p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
+            "14: assert.0.metric: \"p98\" is not a metric; use p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
              failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
             "14: assert.0.ratio_max: must be a number, a share (0.1%) or a time (1ms)",
             "14: assert.0.except.for: \"1\" is not a valid duration: add a unit, for example 1s",
@@ -376,7 +376,7 @@ fn what_one_part_says_of_another() {
     added(
         "published:\n  source: s\n  figures:\n  - {mesh: istio, load: main, rate: 21, metrics: {p5O: 1}}\n",
         &[
-            "16: published.figures.0.metrics.p5O: is no figure: ",
+            "16: published.figures.0.metrics.p5O: is not a metric; use ",
             "16: published.figures.0.rate: the load main has no rate 21",
         ],
     );

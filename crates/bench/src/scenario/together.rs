@@ -90,12 +90,12 @@ fn reach(node: &Node<'_>, load: &Load, topology: &Topology, known: Option<&Known
         if is_lost && !node.is_wrong_below("topology.instances") {
             node.wrong_in("target", "{i} is the number of an instance, and there are no instances");
         }
-        // A name with a number that means nothing is no Service's.
+        // A name with an unresolved number is not the name of a Service.
         reach_url(node, load, &target.url, known.filter(|_| !is_lost));
     }
 }
 
-/// What is no URL is said to be that and nothing else.
+/// A text that is not a URL gets only this message.
 fn reach_url(node: &Node<'_>, load: &Load, text: &str, known: Option<&Known>) {
     let Some((scheme, _)) = text.split_once("://") else {
         let begin = "a URL begins with http://, grpc:// or tcp://, then host and port";

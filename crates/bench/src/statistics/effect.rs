@@ -9,7 +9,7 @@ pub(crate) enum Effect {
     Worse,
     /// Within the noise, or the interval holds zero.
     Same,
-    /// Too few repetitions to tell.
+    /// Too few repetitions for a verdict.
     Unknown,
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Change {
     pub(crate) a: f64,
     pub(crate) b: f64,
     pub(crate) ci95: Option<[f64; 2]>,
-    /// Absolute; absent where either has too few repetitions to tell.
+    /// Absolute; absent if either side has too few repetitions.
     pub(crate) noise_band: Option<f64>,
     pub(crate) effect: Effect,
     /// Wilcoxon's rank sum of the repetitions, two-sided; absent with fewer than four in either.

@@ -1,6 +1,5 @@
-//! `leno diagnostics`: what the control plane tells proxies, and what both count.
-//!
-//! The control plane answers by the functions by which proxies are answered; see its `diagnostics`.
+//! `leno diagnostics`: the configuration that proxies get from the control plane, and the metrics of both.
+//! The control plane uses the same functions for these answers as for proxies; see its `diagnostics`.
 
 use super::choose::{choose, kind, scope};
 use crate::args::home::Scope;

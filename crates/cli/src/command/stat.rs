@@ -25,7 +25,7 @@ struct Group {
     traffic: Option<Figures>,
 }
 
-/// What is wished: all of a kind, or one by name.
+/// The requested objects: all of a kind, or one by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wish {
     kind: &'static str,

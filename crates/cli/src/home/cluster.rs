@@ -20,7 +20,7 @@ pub(crate) const CONTROL: &str = "control";
 /// Its operator's pages.
 const CONTROL_ADMIN_PORT: u16 = 9990;
 
-/// A cluster, and the threads that speak with it.
+/// A cluster, and the threads of its client.
 #[derive(Debug)]
 pub(crate) struct ClusterHome {
     runtime: Runtime,
@@ -104,7 +104,7 @@ impl ClusterHome {
                     };
                     said.push((said_now, page.at));
                 }
-                // One that ends while we ask is no reason to show nothing of the others.
+                // A pod that ends meanwhile must not hide the others.
                 Err(error) => complaints.add(&error),
             }
         }

@@ -21,7 +21,6 @@ pub(super) fn is_up(state: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(Paths::new(state).socket()).is_ok()
 }
 
-/// All pods.
 pub(crate) fn pods(state: &Path) -> anyhow::Result<Vec<PodRow>> {
     match ask(state, &Request::Ps)? {
         Reply::Ps(pods) => Ok(pods),

@@ -24,7 +24,6 @@ const KEY: &str = "tls.key";
 /// Why there is no issuer in what the cluster has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// No Secret.
     #[error(
         "there is no Secret {ISSUER_SECRET}; create it with `leno install`, or with cert-manager"
     )]

@@ -43,7 +43,6 @@ pub struct PodMetadata {
     /// Annotations of a mesh, and no others.
     #[serde(deserialize_with = "of_a_mesh")]
     pub annotations: Texts,
-    /// The owner that controls it.
     #[serde(rename = "ownerReferences", deserialize_with = "controller")]
     pub owner: Option<Owner>,
     /// Whether it has a `deletionTimestamp`.
@@ -72,7 +71,6 @@ pub struct PodSpec {
     pub node_name: Option<Box<str>>,
     /// It has its node's address.
     pub host_network: Option<bool>,
-    /// What runs.
     #[serde(deserialize_with = "or_default")]
     pub containers: Box<[Container]>,
     /// What runs first; and sidecars.
@@ -172,7 +170,6 @@ pub struct PodStatus {
     /// Those of its conditions that are read.
     #[serde(deserialize_with = "conditions")]
     pub conditions: PodConditions,
-    /// Its address.
     #[serde(rename = "podIP")]
     pub pod_ip: Option<Box<str>>,
     /// Its addresses; the first is the one above.

@@ -116,7 +116,7 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     })
 }
 
-/// The same for the same problem, whoever writes the Event.
+/// The same for the same problem, also from another replica.
 fn fingerprint(problem: &Problem) -> u64 {
     let mut hasher = FnvHasher::default();
     for text in [&problem.object, &problem.field, &problem.message] {

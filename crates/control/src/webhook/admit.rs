@@ -43,7 +43,6 @@ impl Admission {
         &self.metrics
     }
 
-    /// The answer to a review.
     pub async fn answer(&self, review: &[u8]) -> Vec<u8> {
         let name = namespace(review).unwrap_or_default();
         let answer = match self.marks(&name).await {

@@ -31,7 +31,6 @@ pub struct Service {
     pub(super) node_local: bool,
 }
 
-/// One port of a Service.
 #[derive(Clone, Debug)]
 pub struct ServicePort {
     /// Its name, empty where it is the only one.

@@ -19,7 +19,6 @@ pub enum Declared {
     Http1,
     /// HTTP/2 with prior knowledge.
     Http2,
-    /// gRPC.
     Grpc,
     /// Bytes.
     Opaque,

@@ -16,7 +16,7 @@ const ANNOTATED: &str = "annotated-namespaces.injector.leno.dev";
 const NAMESPACES: &str = "namespaces.injector.leno.dev";
 /// The field in which others may say more.
 const SELECTOR: &str = "namespaceSelector";
-/// Fields that change how the webhook is asked, and not about whom.
+/// Fields that change how the webhook is called, but not for which pods.
 const MANNERS: [&str; 5] = [
     "admissionReviewVersions",
     "matchPolicy",
@@ -90,8 +90,8 @@ fn entries(configuration: &Value) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Whether a selector is the wanted one with expressions more, each of which leaves out what has a label of somebody else's: managed clusters
-/// guard their own namespaces so (the Admissions Enforcer of AKS), and write it again whoever takes it away.
+/// Whether a selector is the wanted one with more expressions that exclude objects with a foreign label. Managed clusters protect their own
+/// namespaces in this way (the Admissions Enforcer of AKS), and restore such an expression after it is removed.
 fn leaves_out_more(wanted: &Value, live: &Value) -> bool {
     let expressions = |of: &Value| of["matchExpressions"].as_array().cloned().unwrap_or_default();
     let rest = |of: &Value| {

@@ -1,7 +1,6 @@
-//! What proxies say of themselves: whether they hear the control plane, and whether their certificate holds.
-//!
-//! A proxy asks when there is traffic: one that has never asked says the same as one that was never answered, but for its failures. What
-//! it trusted is not shown, only when it was certified; so a certificate of other roots is told by being older than every root.
+//! Checks from the metrics of proxies: whether they are connected to the control plane, and whether their certificates are valid.
+//! A proxy connects when there is traffic. Metrics of a proxy that never connected differ from those of one that got no answer only in the
+//! failures. They show when a certificate was issued, but not its root: a certificate that is older than every root has another root.
 
 use super::facts::{Facts, PODS, SERVICE, full_name, span, text};
 use super::proxies::{meshed, proxy_of};
@@ -11,7 +10,7 @@ use leno_text::prometheus_text;
 use serde_json::Value;
 use std::net::SocketAddr;
 
-/// Where a proxy was told to find the control plane.
+/// The variable with the control plane's address.
 const ADDRESS_VARIABLE: &str = "LENO_PROXY_CONTROL_ADDRESS";
 /// Proxies renew within three quarters of a certificate's life; one that has less than this part of it left has tried in vain.
 const LIFE_LEFT_MIN_PARTS: u64 = 6;
@@ -19,11 +18,11 @@ const LIFE_LEFT_MIN_PARTS: u64 = 6;
 /// What a proxy says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hears {
-    /// The control plane speaks, or has not been asked for anything.
+    /// The control plane answers, or there was no request.
     Yes,
-    /// It asks and hears nothing.
+    /// It sends requests and gets no answer.
     No,
-    /// It asked in vain, and has not asked since.
+    /// Its last request failed, and there was none since.
     Unknown,
 }
 
@@ -131,7 +130,7 @@ fn age(facts: &Facts) -> Option<Verdict> {
         };
         let left = expires.saturating_sub(now);
         let life = expires.saturating_sub(refreshed);
-        // Who hears the control plane trusts it, whatever the dates of a root that was signed again.
+        // A connected proxy trusts the control plane, whatever the dates of a re-signed root.
         let speaks = value(metrics, "discovery_streams", &[]) > Some(0);
         if left == 0 {
             wrong.push(format!("the certificate of {name} expired {} ago", span(now - expires)));

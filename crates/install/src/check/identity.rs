@@ -231,7 +231,7 @@ fn proxies(facts: &Facts) -> Option<Verdict> {
     let mut without = Vec::new();
     let mut unknown = Vec::new();
     for (name, said) in &facts.proxy_metrics {
-        // Of one that cannot be asked, another finding tells.
+        // Another check reports proxies that cannot be read.
         let Ok(metrics) = said else { continue };
         let has: BTreeSet<String> = fingerprints(metrics).collect();
         if has.is_empty() {
@@ -291,7 +291,7 @@ pub(super) fn is_looked_at(facts: &Facts, namespace: &Value) -> bool {
         && namespace["metadata"].get("deletionTimestamp").is_none()
 }
 
-/// Whether a namespace wishes proxies.
+/// Whether a namespace has injection enabled.
 pub(super) fn wishes(facts: &Facts, namespace: &Value) -> bool {
     let wish = Marks::of(namespace.get("metadata"))
         .and_then(|marks| scope::wish(&Marks::default(), &marks, Wish::Disabled, facts.words()));

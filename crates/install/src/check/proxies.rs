@@ -17,7 +17,7 @@ fn living(facts: &Facts) -> impl Iterator<Item = &Value> {
     })
 }
 
-/// Pods that wish to be in the mesh and are not.
+/// Pods that should be in the mesh and are not.
 pub(super) fn missing(facts: &Facts, category: &mut Category<'_>) {
     let mesh = facts.mesh();
     let mut without = Vec::new();

@@ -133,7 +133,6 @@ fn said(certified: u64, streams: u64, entries: u64, failures: u64) -> String {
     )
 }
 
-/// All is well.
 fn well(mode: Mode) -> Facts {
     let identity = make("cluster.local", NOW - DAY).unwrap();
     let (webhook, ca) = webhook_pair("leno-injector.leno.svc", NOW + 89 * DAY);

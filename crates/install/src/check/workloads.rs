@@ -1,4 +1,4 @@
-//! Workloads that wish a proxy and whose pods are refused, so that there is no pod to look at.
+//! Workloads with injection whose pods are rejected, so that there is no pod to check.
 
 use super::facts::{EVENTS, Facts, NAMESPACES, WORKLOADS, text};
 use super::identity::{is_looked_at, wishes};

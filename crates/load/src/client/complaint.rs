@@ -1,4 +1,4 @@
-//! Why connections could not be opened, in the words of those who said so: a count by kind tells nobody what to mend.
+//! The first error message of each kind of failed connection: a count alone does not show what to fix.
 
 use crate::client::Failure;
 use std::collections::BTreeMap;

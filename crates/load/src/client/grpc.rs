@@ -199,7 +199,7 @@ impl Reading {
         let piece = piece.map_err(|error| link.failure(&error))?;
         // Only a stream that is over refuses it, and then there is nothing to give back.
         let _over = body.flow_control().release_capacity(piece.len());
-        // An answer that is no gRPC may have any body.
+        // An answer that is not gRPC may have any body.
         if self.status == 200 {
             self.messages.take(&piece).map_err(|_| Failure::Protocol)?;
         }

@@ -25,7 +25,6 @@ pub struct Target {
     pub protocol: Protocol,
     /// Where connections are TLS.
     pub tls: Option<Connector>,
-    /// Method.
     pub method: String,
     /// Header fields as given.
     pub headers: Vec<(String, String)>,

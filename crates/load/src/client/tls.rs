@@ -1,8 +1,8 @@
 //! TLS of the load engine's connections: who the server may be, and who we are.
 //!
 //! As everywhere in Leno: rustls with aws-lc, TLS 1.3, hybrid post-quantum key exchange first. What is *not* here: mesh
-//! identities (crate `leno-tls`), for a load generator is an ordinary client that goes by host names, and speaks TLS 1.2 with servers
-//! that have no other. Sessions are not resumed, so that every connection of a run costs the server the same full handshake.
+//! identities (crate `leno-tls`), because a load generator is an ordinary client that uses host names, and TLS 1.2 with
+//! servers that have no 1.3. Sessions are not resumed, so that every connection of a run costs the server the same full handshake.
 
 use crate::client::Failure;
 use crate::client::stream::Stream;
@@ -86,7 +86,7 @@ impl Connector {
     pub async fn connect(&self, stream: TcpStream) -> Result<Stream, (Failure, String)> {
         let shaken = self.rustls.connect(self.name.clone(), stream).await;
         let stream = shaken.map_err(|error| (Failure::of_io(&error), told(&error)))?;
-        // HTTP/1 is what is spoken where a server agrees on nothing; HTTP/2 must be agreed on.
+        // Without ALPN the protocol is HTTP/1; HTTP/2 needs ALPN.
         if self.alpn == b"h2" && stream.get_ref().1.alpn_protocol() != Some(self.alpn) {
             return Err((Failure::Tls, "the server did not agree on HTTP/2 (ALPN h2)".to_owned()));
         }
@@ -165,7 +165,7 @@ fn certificates(flag: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>>
     Ok(found)
 }
 
-/// Believes any certificate, as long as its owner has the key.
+/// Accepts any certificate, if the server has its key.
 #[derive(Debug)]
 struct Anybody {
     provider: Arc<CryptoProvider>,

@@ -18,19 +18,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What a thread tells the one that started it.
+/// A message of a thread to the thread that started it.
 #[derive(Debug)]
 pub(super) enum Message {
     /// What it saw in a tick.
-    Seen { thread: usize, tick: u64, shard: Box<Shard>, in_flight: u64 },
-    /// It is done.
-    Done { thread: usize, spent: Spent },
+    Seen {
+        thread: usize,
+        tick: u64,
+        shard: Box<Shard>,
+        in_flight: u64,
+    },
+    Done {
+        thread: usize,
+        spent: Spent,
+    },
 }
 
 /// What a thread cost in the measured phase, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
-    /// CPU.
     pub(super) cpu: u64,
     /// Share of the time in which requests were due that was CPU.
     pub(super) busy: f64,
@@ -325,7 +331,7 @@ impl ThreadState {
         }
     }
 
-    /// Tells that the thread is done.
+    /// Reports that the thread is done.
     pub(super) fn done(&self, spent: Spent) {
         self.hand_on(true);
         let _sent = self.messages.send(Message::Done { thread: self.thread, spent });

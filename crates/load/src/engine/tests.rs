@@ -133,7 +133,7 @@ fn places_on_other_hosts_keep_their_connection_or_reconnect() {
         let counts = outcome(&plan).counts;
         assert_eq!(counts.completed, 400, "{counts:?}");
         assert!(expected.contains(&counts.connections), "{counts:?}");
-        // The first one in each of four places, and the kept ones, are no reconnects.
+        // The first connection in each of four places, and kept ones, are not reconnects.
         assert_eq!(counts.reconnects, counts.connections - 4, "{counts:?}");
     }
     let rate = || open(Arrival::Uniform, 2_000.0);

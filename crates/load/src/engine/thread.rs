@@ -33,11 +33,10 @@ pub(super) struct Part {
     pub(super) targets: Vec<Target>,
     pub(super) thread: usize,
     pub(super) threads: usize,
-    /// Its connections, of all.
     pub(super) connections: Range<usize>,
     pub(super) shared: Arc<Shared>,
     pub(super) messages: SyncSender<Message>,
-    /// Told once its connections are open.
+    /// Notified when its connections are open.
     pub(super) opened: mpsc::Sender<()>,
     /// When the phases are; known once all have met.
     pub(super) phases: Arc<OnceLock<Phases>>,

@@ -1,7 +1,6 @@
 //! A timer with the kernel's precision: tokio's own have a grain of a millisecond, this one some tens of microseconds.
-//!
-//! One `timerfd` per thread wakes whoever waits for the earliest moment. It is never read: setting it again forgets
-//! what it had to say, which saves a system call per request.
+//! One `timerfd` per thread wakes the task with the earliest deadline. It is never read: setting it again clears its state, which saves a
+//! system call per request.
 
 use crate::clock::{self, SECOND};
 use nix::sys::time::TimeSpec;

@@ -20,7 +20,6 @@ pub enum Decoded {
     Incomplete,
     /// It is none.
     Malformed(&'static str),
-    /// All of it.
     Header {
         /// The application's port.
         port: u16,

@@ -16,9 +16,7 @@ thread_local! {
 
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// The request's head.
     pub request: RequestHead,
-    /// The response's head.
     pub response: ResponseHead,
     /// What is sent to the upstream first: head and the body bytes that came with it.
     pub onward: Vec<u8>,

@@ -14,7 +14,6 @@ use std::rc::Rc;
 /// Connections to one endpoint and thread; beyond them streams wait their turn in the last one.
 const CONNECTIONS_MAX: usize = 16;
 
-/// The connections.
 #[derive(Default)]
 pub struct Shared {
     connections: RefCell<Vec<Connection>>,

@@ -36,12 +36,10 @@ impl Plan {
         Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by }
     }
 
-    /// Header changes of the request.
     pub fn request_changes(&self) -> impl Iterator<Item = &HeaderChange> {
         headers::of_request(self.filters())
     }
 
-    /// Header changes of the response.
     pub fn response_changes(&self) -> impl Iterator<Item = &HeaderChange> {
         headers::of_response(self.filters())
     }

@@ -128,7 +128,6 @@ impl RouteChoice {
         self.route * 2 + usize::from(self.kind == Kind::Http2)
     }
 
-    /// The policy that it is of.
     #[must_use]
     pub fn policy(&self) -> &Arc<OutboundPolicy> {
         &self.policy

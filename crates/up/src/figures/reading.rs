@@ -124,7 +124,7 @@ pub struct Stat {
     pub figures: Figures,
 }
 
-/// A pair of identities that speak, as one proxy of the two sees it, since it started.
+/// Traffic between two identities since the start of a proxy, as this proxy counts it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hop {
     /// Namespace of the pod whose proxy says this.

@@ -104,8 +104,8 @@ pub async fn start(
     Ok(kept)
 }
 
-/// Where the proxy keeps what it was told, for when it is killed while there is no control plane. Of this pod alone: one of the same name may
-/// have been here before.
+/// Directory of the proxy's snapshot, for a restart without the control plane. It belongs to this pod alone: an earlier pod may have
+/// had the same name.
 fn snapshots(directory: &Path) -> io::Result<String> {
     let snapshots = directory.join("state");
     match std::fs::remove_dir_all(&snapshots) {
@@ -194,7 +194,7 @@ fn copy_trust_anchors(run: &Run) -> io::Result<()> {
     write_atomically(&run.home.paths.trust_anchors(), &content, 0o644)
 }
 
-/// Rules of the pod's network namespace, before anything in it can speak.
+/// Rules of the pod's network namespace, before any program runs in it.
 async fn capture(run: &Run, environment: &[(String, String)]) -> io::Result<()> {
     let mut command = Command::new(&run.home.proxy);
     command

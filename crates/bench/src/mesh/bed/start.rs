@@ -1,4 +1,4 @@
-//! How a bed comes up: what `leno up` is told, and when all of it is ready, also to those beside the applications.
+//! Start of a testbed: the arguments of `leno up`, and the wait until applications and sidecars are ready.
 
 use super::{Bed, LOOK_AGAIN};
 use crate::mesh::{
@@ -158,7 +158,7 @@ impl Bed {
     }
 }
 
-/// The program, told to end when this one is killed: what it started goes with it, and no pod is left to run for nobody.
+/// The program, which ends when this one is killed, with everything that it started, so that no pod stays behind.
 /// Without `setpriv`, which every Debian has, the next bed ends it.
 fn tied(program: &Path) -> Command {
     let Some(setpriv) = mesh::find_program("setpriv") else { return Command::new(program) };
@@ -178,7 +178,7 @@ fn program(choice: &Choice) -> Option<PathBuf> {
     }
 }
 
-/// What `leno up` is told of this mesh.
+/// The arguments of `leno up` for this mesh.
 fn arguments(
     choice: &Choice,
     leno: &Path,

@@ -13,7 +13,7 @@ use super::typed;
 use base64::Engine;
 use serde_json::{Value, json};
 
-/// Headers in which a sidecar tells the other one whose it is.
+/// Headers with the metadata of the other sidecar's workload.
 const PEER: [&str; 2] = ["x-envoy-peer-metadata-id", "x-envoy-peer-metadata"];
 
 /// The network filter that serves HTTP of `direction` to `cluster`.

@@ -75,7 +75,7 @@ fn rates(family: &Family<'_>, meshes: &[&str]) -> Option<String> {
 
 /// The two drawings of a load curve, a third where there is one, and the table of knees.
 fn curve(title: &str, curves: &[(&str, Vec<Load>)], third: Option<String>) -> Option<String> {
-    // One point is no curve.
+    // One point does not make a curve.
     curves.iter().find(|(_, loads)| loads.len() > 1)?;
     let lines = |of: fn(&Load) -> Option<f64>| -> Vec<Line<'_>> {
         let line = |loads: &[Load]| -> Vec<Point> {

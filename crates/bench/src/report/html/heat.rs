@@ -16,7 +16,7 @@ const HEIGHT: f64 = 250.0;
 const ROWS: usize = 36;
 /// Columns: with more entries than that, neighbours are drawn together.
 const COLUMNS_MAX: usize = 220;
-/// Fewer seconds than that are no picture.
+/// With fewer seconds there is no picture.
 const SECONDS_MIN: usize = 4;
 /// From which share of the column's requests each shade begins; the first is whatever there is.
 const SHADES: [f64; 5] = [0.0, 0.002, 0.02, 0.08, 0.25];

@@ -39,7 +39,7 @@ fn logs(campaign: &Campaign, cell: &Cell) -> Option<Vec<String>> {
         format!("<a href=\"{}\" download>{}</a>", escape(log), index + 1)
     };
     let logs = cell.runs.iter().map(|run| run.series_1s.hlog.as_str()).enumerate();
-    // A name that leads elsewhere is no file of ours.
+    // A name with a path or a scheme is not one of our files.
     let own = |log: &str| !log.is_empty() && !log.contains(['/', ':', '\\']);
     let links: Vec<String> = logs.filter(|(_, log)| own(log)).map(link).collect();
     (!links.is_empty()).then(|| {

@@ -7,7 +7,7 @@ use crate::report::words;
 use crate::result::{Campaign, Cell};
 use leno_load::histogram::Histogram;
 
-/// One timer: its name, between which milliseconds it shows, and the counters that speak for it.
+/// One timer: its name, its range in milliseconds, and the kernel's counters that confirm it.
 struct Timer {
     words: &'static str,
     low: f64,

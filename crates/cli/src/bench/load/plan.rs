@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Length of a load of which neither number nor length is given.
 const DURATION: Duration = Duration::from_secs(10);
-/// Longer than this is no waking time.
+/// Busy-waiting longer than this would only waste CPU.
 const SPIN_MAX: Duration = Duration::from_millis(1);
 /// Places that a list may have: each has its request in memory.
 const PLACES_MAX: usize = 10_000;

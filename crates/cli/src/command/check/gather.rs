@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the control plane shows its metrics.
 const ADMIN_PORT: u16 = 9990;
-/// A proxy that hears nothing is asked again after this: longer than it waits between two attempts to connect.
+/// A proxy without a connection to the control plane is read again after this time, which is longer than its wait between two attempts.
 const SECOND_LOOK: Duration = Duration::from_secs(6);
 const OK: u16 = 200;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -88,7 +88,7 @@ pub(super) async fn facts(wish: &Check) -> Facts {
     facts
 }
 
-/// What each proxy says, and those that hear nothing once more.
+/// Metrics of each proxy; proxies without a connection to the control plane are read a second time.
 async fn ask_proxies(cluster: &Cluster, facts: &mut Facts) {
     let mut pods = proxies::to_ask(facts);
     for round in 0..2 {
@@ -231,7 +231,7 @@ mod tests {
         crate::command::reach::run(async { Ok(super::facts(&wish).await) }).unwrap()
     }
 
-    /// A user with few rights was told that nothing is installed, and that clocks and rights were well.
+    /// Bug: a user with few rights saw that nothing is installed, and that clocks and rights are correct.
     #[test]
     fn who_may_read_nothing_is_told_nothing_false() {
         for flags in ["", "--pre", "--proxy -n shop"] {

@@ -69,7 +69,7 @@ impl Choosing {
         complete
     }
 
-    /// Whether objects are wished that only the Prometheus operator's API server knows.
+    /// Whether the values ask for objects of the Prometheus operator.
     pub(super) fn has_pod_monitors(&self) -> bool {
         self.complete()["podMonitor"]["enabled"] == Value::Bool(true)
     }

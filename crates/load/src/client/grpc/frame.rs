@@ -40,7 +40,7 @@ pub fn field(number: u8, payload_bytes: usize) -> Vec<u8> {
     message
 }
 
-/// What is no gRPC: flags that say that the message is compressed, which was not asked for, or that mean nothing.
+/// A frame that is not valid gRPC: a compressed message, which was not requested, or unknown flags.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong;
 

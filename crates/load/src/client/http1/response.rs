@@ -162,7 +162,7 @@ impl Response {
         }
         self.answer.status = status;
         if status == 101 {
-            // Nobody asked for it: what comes now is no HTTP.
+            // It was not requested: the following bytes are not HTTP.
             self.keep_alive = false;
             self.state = State::Done;
             return Ok(Some(length));
