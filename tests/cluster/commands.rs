@@ -109,6 +109,10 @@ fn told(place: &Place) {
     let counted = text(place, &["diagnostics", "proxy-metrics", "deploy/web"]);
     assert_eq!(counted.matches("# POD ").count(), 2, "two proxies");
     assert!(counted.contains("\nresponse_total{"), "{counted}");
+    let versions = json(place, &["version"]);
+    for part in ["control_plane", "proxies"] {
+        assert_eq!(versions[part][0]["version"], env!("CARGO_PKG_VERSION"), "{versions}");
+    }
     let counted = text(place, &["diagnostics", "controller-metrics"]);
     assert!(counted.contains("# TYPE "), "{counted}");
 }

@@ -1,17 +1,21 @@
 //! Flags, with their help beside them.
 
 mod check;
+mod color;
+mod help;
 pub(crate) mod home;
 mod install;
 mod traffic;
 mod version;
 
 pub(crate) use check::{Check, Findings};
+pub(crate) use color::Color;
+pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use traffic::{
     Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Shown, Stat,
 };
-pub(crate) use version::Version;
+pub(crate) use version::{Form, Version, build};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -21,8 +25,19 @@ use std::path::PathBuf;
 #[command(name = "leno", version = version::text(), disable_help_subcommand = true)]
 pub(crate) struct Args {
     /// A mesh on this machine: the directory with the files and the socket of `leno up` [env: LENO_STATE_DIR] [default: /run/leno]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Colours in the output: auto, always, never; auto is on terminals, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Global options"
+    )]
+    pub(crate) color: Color,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -63,8 +78,10 @@ pub(crate) enum Verb {
     Bench(crate::bench::Bench),
     /// Check the mesh in a cluster, or what this machine needs for `leno up`; for each error, the cause and a fix
     Check(Box<Check>),
-    /// Print version, commit and build profile
+    /// Print the versions of this program, and of the control plane and the proxies of a mesh
     Version(Version),
+    /// Print a script that completes verbs and flags in a shell
+    Completion(Completion),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -105,6 +122,19 @@ pub(crate) struct Up {
     /// That program needs no leno-control
     #[arg(long, hide = true, requires = "sidecar")]
     pub(crate) without_control: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Completion {
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Fish,
+    Zsh,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -210,11 +240,10 @@ pub(crate) struct Inject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn flags_are_consistent() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod choose;
+mod completion;
 mod diagnostics;
 mod events;
 mod exec;
@@ -17,6 +18,7 @@ mod stat;
 mod traffic;
 mod up;
 mod validate;
+mod version;
 
 use crate::args::home::Environment;
 use crate::args::{Args, Verb};
@@ -61,7 +63,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
         Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
         Verb::Check(check) => return check::run(given, &check),
-        Verb::Version(version) => output::print(&version.shown())?,
+        Verb::Version(version) => return version::run(given, &version),
+        Verb::Completion(wanted) => completion::run(wanted.shell)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -103,9 +103,14 @@ pub(crate) fn choose(
 }
 
 impl Home {
+    /// Which one is meant by these flags, in this environment.
+    pub(crate) fn meant(state_dir: Option<&Path>, flags: &ClusterFlags) -> anyhow::Result<Meant> {
+        choose(state_dir, flags, &Environment::read(), machine::is_up)
+    }
+
     /// The one that is meant.
     pub(crate) fn find(state_dir: Option<&Path>, flags: &ClusterFlags) -> anyhow::Result<Self> {
-        Ok(match choose(state_dir, flags, &Environment::read(), machine::is_up)? {
+        Ok(match Self::meant(state_dir, flags)? {
             Meant::Machine(state) => Self::Machine(state),
             Meant::Cluster => Self::Cluster(Box::new(ClusterHome::connect(flags)?)),
         })

@@ -8,20 +8,23 @@ mod command;
 mod home;
 mod output;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use nix::sys::signal::SigSet;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Signals that our parent has blocked would be blocked for us and for everything that we start: Ctrl-C would be waited for in vain.
     let _as_it_was = SigSet::all().thread_unblock();
     // The stages between `leno up` and a pod's programs are this program too; they come before anything else.
+    let words: Vec<OsString> = std::env::args_os().collect();
     let arguments: Vec<String> =
-        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(code) = leno_up::stage::run(&arguments) {
         return code;
     }
-    let spoken = match bench::load::familiar::translate(std::env::args_os().collect()) {
+    args::Color::of_words(words.iter().map(AsRef::as_ref)).apply();
+    let spoken = match bench::load::familiar::translate(words) {
         Ok(spoken) => spoken,
         Err(error) => {
             eprintln!("leno: {error}");
@@ -29,7 +32,8 @@ fn main() -> ExitCode {
         }
     };
     spoken.left_out.iter().for_each(|word| eprintln!("leno: {word}"));
-    let args = match args::Args::try_parse_from(spoken.words) {
+    let matches = args::command().try_get_matches_from(spoken.words);
+    let args = match matches.and_then(|matches| args::Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         // Of `leno bench`, 2 says that a measurement is invalid.
         Err(error)
@@ -45,7 +49,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("leno: {error:#}");
+            anstream::eprintln!("{}: {error:#}", output::failed("leno"));
             ExitCode::FAILURE
         }
     }

@@ -47,11 +47,61 @@ pub(crate) fn end_at_interrupt() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to standard output.
+/// Writes to standard output as it is: logs of applications keep their colours.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Writes [`verdicts`] to standard output.
+pub(crate) fn print_verdicts(text: &str) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(verdicts(text).as_bytes())?;
+    out.flush()
+}
+
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[1;31m";
+const RESET: &str = "\x1b[0m";
+
+/// The text in the colour of failures, for `anstream`, which removes colours where they are not wanted.
+pub(crate) fn failed(text: &str) -> String {
+    format!("{RED}{text}{RESET}")
+}
+
+/// Lines of verdicts (`√ …`, `FAIL …`, `file:1:2: error: …`) with their marks in colour.
+fn verdicts(text: &str) -> String {
+    const MARKS: [(&str, &str); 7] = [
+        ("√", GREEN),
+        ("ok ", GREEN),
+        ("‼", YELLOW),
+        (" warning: ", YELLOW),
+        ("×", RED),
+        ("FAIL ", RED),
+        (" error: ", RED),
+    ];
+    let painted = text.split_inclusive('\n').map(|line| {
+        let is_mark = |mark: &str| match mark.starts_with(' ') {
+            // After the place in a file.
+            true => line.find(mark).filter(|at| line[..*at].ends_with(':')),
+            false => line.starts_with(mark).then_some(0).or_else(|| {
+                line.strip_prefix("Status check results are ")
+                    .filter(|rest| rest.starts_with(mark))
+                    .map(|rest| line.len() - rest.len())
+            }),
+        };
+        let found = MARKS.iter().find_map(|(mark, color)| Some((is_mark(mark)?, mark, color)));
+        found.map_or_else(
+            || line.to_owned(),
+            |(at, mark, color)| {
+                let (before, after) = (&line[..at], &line[at + mark.len()..]);
+                format!("{before}{color}{mark}{RESET}{after}")
+            },
+        )
+    });
+    painted.collect()
 }
 
 /// Bytes in the unit in which a person compares them.
@@ -74,6 +124,21 @@ mod tests {
     fn columns() {
         let rows = [vec!["a".into(), "1".into()], vec!["long".into(), String::new()]];
         assert_eq!(table(&["NAME", "N"], &rows), "NAME  N\na     1\nlong\n");
+    }
+
+    #[test]
+    fn marks_of_verdicts_have_colours() {
+        for (line, expected) in [
+            ("√ fine\n", "\x1b[32m√\x1b[0m fine\n"),
+            ("    √ not a mark\n", "    √ not a mark\n"),
+            ("FAIL  nft: not found", "\x1b[1;31mFAIL \x1b[0m nft: not found"),
+            ("Status check results are ×\n", "Status check results are \x1b[1;31m×\x1b[0m\n"),
+            ("a.yaml:1:2: error: x: error: y", "a.yaml:1:2:\x1b[1;31m error: \x1b[0mx: error: y"),
+            ("a: b error: c", "a: b error: c"),
+            ("", ""),
+        ] {
+            assert_eq!(verdicts(line), expected, "{line:?}");
+        }
     }
 
     #[test]

@@ -160,10 +160,19 @@ pub struct Seen {
     pub expiries: Vec<(&'static str, u64)>,
 }
 
+fn build_info() -> String {
+    let build = leno_runtime::version!();
+    format!(
+        "# HELP control_build_info Version and commit of the program; always 1.\n# TYPE control_build_info gauge\n\
+         control_build_info{{version=\"{}\",commit=\"{}\"}} 1\n",
+        build.version, build.commit
+    )
+}
+
 /// The text exposition.
 #[must_use]
 pub fn render(metrics: &Metrics, seen: &Seen) -> String {
-    let mut out = String::new();
+    let mut out = build_info();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in samples {

@@ -31,10 +31,11 @@ pub(crate) struct Asked {
     #[arg(long)]
     pub(crate) urls_from_file: bool,
     /// Several hosts: keep a connection to each host (keep), or close one and open another (reconnect)
-    #[arg(long, value_name = "WORD", default_value = "keep")]
+    #[arg(help_heading = "Connections", long, value_name = "WORD", default_value = "keep")]
     pub(crate) host_change: String,
     /// Concurrent connections
     #[arg(
+        help_heading = "Load",
         short = 'c',
         long,
         value_name = "NUMBER",
@@ -43,14 +44,15 @@ pub(crate) struct Asked {
     )]
     pub(crate) connections: usize,
     /// Total number of requests, also as 10k or 2m; without -z there is no time limit
-    #[arg(short = 'n', long = "count", visible_alias = "requests", value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
+    #[arg(help_heading = "Load", short = 'n', long = "count", visible_alias = "requests", value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) count: Option<u64>,
     /// Duration: 10s, 1m30s, 500ms [default: 10s, unless -n is given]
-    #[arg(short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(help_heading = "Load", short = 'z', long, short_alias = 't', value_name = "TIME", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Requests per second, independent of the answers; 0: each connection sends when its last request is answered. A rate that
     /// changes is 0s:100,30s:1000
     #[arg(
+        help_heading = "Load",
         short = 'q',
         long = "qps",
         visible_alias = "rate",
@@ -60,37 +62,44 @@ pub(crate) struct Asked {
     )]
     pub(crate) rate: String,
     /// Distribution of requests in time: uniform, poisson or burst; for a changing rate: steps or ramp
-    #[arg(long, value_name = "WORD", value_delimiter = ',')]
+    #[arg(help_heading = "Load", long, value_name = "WORD", value_delimiter = ',')]
     pub(crate) arrival: Vec<String>,
     /// Evenly spread (the default); with --profile fortio, connections start one after the other
-    #[arg(long)]
+    #[arg(help_heading = "Load", long)]
     pub(crate) uniform: bool,
     /// With --profile fortio: vary each wait by up to a tenth, at random
-    #[arg(long)]
+    #[arg(help_heading = "Load", long)]
     pub(crate) jitter: bool,
     /// Skip a request that finds all connections busy when it is due, and count it as shed
-    #[arg(long)]
+    #[arg(help_heading = "Load", long)]
     pub(crate) nocatchup: bool,
     /// Method [default: GET, with a body POST]
-    #[arg(short = 'm', long, short_alias = 'X', value_name = "METHOD")]
+    #[arg(help_heading = "Request", short = 'm', long, short_alias = 'X', value_name = "METHOD")]
     pub(crate) method: Option<String>,
     /// Header field, `name: value`; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "FIELD", allow_hyphen_values = true)]
+    #[arg(
+        help_heading = "Request",
+        short = 'H',
+        long = "header",
+        value_name = "FIELD",
+        allow_hyphen_values = true
+    )]
     pub(crate) headers: Vec<String>,
     /// Header field content-type
-    #[arg(short = 'T', long, value_name = "TYPE")]
+    #[arg(help_heading = "Request", short = 'T', long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
     /// Header field accept
-    #[arg(short = 'A', long, value_name = "TYPES")]
+    #[arg(help_heading = "Request", short = 'A', long, value_name = "TYPES")]
     pub(crate) accept: Option<String>,
     /// Header field host, instead of the URL's
-    #[arg(long, value_name = "HOST")]
+    #[arg(help_heading = "Request", long, value_name = "HOST")]
     pub(crate) host: Option<String>,
     /// Header field authorization, from USER:PASSWORD
-    #[arg(long, value_name = "USER:PASSWORD")]
+    #[arg(help_heading = "Request", long, value_name = "USER:PASSWORD")]
     pub(crate) basic_auth: Option<String>,
     /// Body of each request
     #[arg(
+        help_heading = "Request",
         short = 'd',
         long = "body",
         value_name = "TEXT",
@@ -99,89 +108,96 @@ pub(crate) struct Asked {
     )]
     pub(crate) body: Option<String>,
     /// File with the body of each request
-    #[arg(short = 'D', long = "body-file", value_name = "FILE")]
+    #[arg(help_heading = "Request", short = 'D', long = "body-file", value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
     /// Size of the body of each request, in bytes; with gRPC the size of field 2 of the message
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["body", "body_file"])]
+    #[arg(help_heading = "Request", long, value_name = "BYTES", conflicts_with_all = ["body", "body_file"])]
     pub(crate) payload_size: Option<usize>,
     /// Open a connection for each request
-    #[arg(long)]
+    #[arg(help_heading = "Connections", long)]
     pub(crate) disable_keepalive: bool,
     /// Replace a connection after a random number of requests between LEAST and MOST
-    #[arg(long, value_name = "LEAST:MOST", value_parser = reuse)]
+    #[arg(help_heading = "Connections", long, value_name = "LEAST:MOST", value_parser = reuse)]
     pub(crate) connection_reuse: Option<(u64, u64)>,
     /// Timeout of an answer
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    #[arg(help_heading = "Load", long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
     /// Duration of the same load before the measurement; it is not part of the figures
-    #[arg(long, visible_alias = "warm-up", value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
+    #[arg(help_heading = "Load", long, visible_alias = "warm-up", value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub(crate) warmup: Duration,
     /// HTTP/2: with prior knowledge, or by ALPN
-    #[arg(long, conflicts_with = "grpc")]
+    #[arg(help_heading = "Protocol", long, conflicts_with = "grpc")]
     pub(crate) http2: bool,
     /// 1.1 or 2
-    #[arg(long, value_name = "VERSION")]
+    #[arg(help_heading = "Protocol", long, value_name = "VERSION")]
     pub(crate) http_version: Option<String>,
     /// gRPC, one call per request
-    #[arg(long)]
+    #[arg(help_heading = "Protocol", long)]
     pub(crate) grpc: bool,
     /// gRPC to fortio's server: call its Ping if the URL has no path
-    #[arg(long, conflicts_with_all = ["http2", "grpc_stream"])]
+    #[arg(help_heading = "Protocol", long, conflicts_with_all = ["http2", "grpc_stream"])]
     pub(crate) ping: bool,
     /// gRPC bidirectional streams, one for each concurrent request; one message each way per request
-    #[arg(long, conflicts_with_all = ["http2", "grpc"])]
+    #[arg(help_heading = "Protocol", long, conflicts_with_all = ["http2", "grpc"])]
     pub(crate) grpc_stream: bool,
     /// gRPC streams: messages on a stream before the next one is opened
-    #[arg(long, value_name = "NUMBER", requires = "grpc_stream")]
+    #[arg(help_heading = "Protocol", long, value_name = "NUMBER", requires = "grpc_stream")]
     pub(crate) stream_messages: Option<u64>,
     /// HTTP/2 and gRPC: concurrent requests on each connection
-    #[arg(short = 's', long, short_alias = 'p', value_name = "NUMBER", default_value_t = 1)]
+    #[arg(
+        help_heading = "Load",
+        short = 's',
+        long,
+        short_alias = 'p',
+        value_name = "NUMBER",
+        default_value_t = 1
+    )]
     pub(crate) streams: usize,
     /// TLS: do not verify the server's certificate
-    #[arg(short = 'k', long)]
+    #[arg(help_heading = "TLS", short = 'k', long)]
     pub(crate) insecure: bool,
     /// TLS: PEM file with trusted CA certificates
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
     /// TLS: PEM file with the client's certificate chain, and its key unless --key is given
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
     /// TLS: PEM file with the client's key
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// TLS: server name to send and to verify
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = "TLS", long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
     /// Use only IPv4 addresses
-    #[arg(long, conflicts_with = "ipv6")]
+    #[arg(help_heading = "Connections", long, conflicts_with = "ipv6")]
     pub(crate) ipv4: bool,
     /// Use only IPv6 addresses
-    #[arg(long)]
+    #[arg(help_heading = "Connections", long)]
     pub(crate) ipv6: bool,
     /// Threads that send requests [default: one on up to two cores, otherwise one per core]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = "Load generator", long, value_name = "NUMBER")]
     pub(crate) threads: Option<usize>,
     /// Limit of requests in flight; further due requests are skipped and counted as shed
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    #[arg(help_heading = "Load generator", long, value_name = "NUMBER", default_value_t = 20_000)]
     pub(crate) max_in_flight: usize,
     /// Seed of random arrivals
-    #[arg(long, value_name = "NUMBER", default_value_t = 42)]
+    #[arg(help_heading = "Load generator", long, value_name = "NUMBER", default_value_t = 42)]
     pub(crate) seed: u64,
     /// Tool whose behaviour is reproduced, with its bias: honest, wrk2, wrk2-kinvolk, fortio, oha-closed
-    #[arg(long, value_name = "NAME", default_value = "honest")]
+    #[arg(help_heading = "Load generator", long, value_name = "NAME", default_value = "honest")]
     pub(crate) profile: String,
     /// Busy-wait for this time before a request is due: less lateness, more CPU; 50us is a good value if there are enough cores
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
+    #[arg(help_heading = "Load generator", long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub(crate) spin: Duration,
     /// Limit of the generator's own lateness (p99.9); beyond it the result is invalid, unless it is below 5 % of the median
     /// response; 0: no limit
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration::parse)]
+    #[arg(help_heading = "Load generator", long, value_name = "TIME", default_value = "100us", value_parser = duration::parse)]
     pub(crate) lateness_max: Duration,
     /// Labels to store in the result
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(help_heading = "Output", long, value_name = "TEXT", default_value = "")]
     pub(crate) labels: String,
     /// No status line; it is also off if standard error is not a terminal
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     pub(crate) no_tui: bool,
     /// Type of the terminal; a dumb one has no status line
     #[arg(long, hide = true, env = "TERM", hide_env = true)]
@@ -217,22 +233,28 @@ pub(crate) struct Load {
     #[command(flatten)]
     pub(crate) asked: Asked,
     /// Write the result as JSON to a file; - is standard output
-    #[arg(long, short = 'o', visible_alias = "output", value_name = "FILE")]
+    #[arg(
+        help_heading = "Output",
+        long,
+        short = 'o',
+        visible_alias = "output",
+        value_name = "FILE"
+    )]
     pub(crate) json: Option<PathBuf>,
     /// The same as --json -
-    #[arg(short = 'j', conflicts_with = "json")]
+    #[arg(help_heading = "Output", short = 'j', conflicts_with = "json")]
     pub(crate) json_out: bool,
     /// Output format; only json is supported
     #[arg(long, hide = true, value_parser = ["json"])]
     output_format: Option<String>,
     /// Write an HdrHistogram log to a file, one line per second
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub(crate) hlog: Option<PathBuf>,
     /// Write CSV to a file, one line per second
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write fortio's JSON to a file, for `fortio report`; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub(crate) fortio_json: Option<PathBuf>,
 }
 

@@ -34,11 +34,11 @@ pub(crate) fn run(state_dir: Option<&Path>, wish: &Check) -> anyhow::Result<Exit
         was_reached |= facts.unreachable.is_none();
         std::thread::sleep(AGAIN);
     };
-    output::print(&match wish.output {
-        Findings::Table => shown::text(&findings, false),
-        Findings::Short => shown::text(&findings, true),
-        Findings::Json => shown::json(&findings),
-    })?;
+    match wish.output {
+        Findings::Table => output::print_verdicts(&shown::text(&findings, false))?,
+        Findings::Short => output::print_verdicts(&shown::text(&findings, true))?,
+        Findings::Json => output::print(&shown::json(&findings))?,
+    }
     Ok(if is_well(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -60,7 +60,7 @@ fn machine(state: &Path) -> anyhow::Result<ExitCode> {
         problem: Some(problem.to_string()),
         remedy: "change what is named; `leno events` and `leno logs up` say more",
     }));
-    output::print(&leno_up::check::text(&findings))?;
+    output::print_verdicts(&leno_up::check::text(&findings))?;
     let is_well = findings.iter().all(|finding| finding.problem.is_none());
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

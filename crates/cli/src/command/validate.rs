@@ -39,10 +39,10 @@ pub(super) fn run(wanted: &Validate) -> anyhow::Result<ExitCode> {
         problems.sort_by_key(|problem| (&problem.file, problem.line));
         problems.into_iter().map(|problem| taken.row(&loaded, problem)).collect()
     };
-    output::print(&match wanted.output {
-        Problems::Json => format!("{}\n", serde_json::to_string_pretty(&rows)?),
-        Problems::Table => rows.iter().map(text).collect(),
-    })?;
+    match wanted.output {
+        Problems::Json => output::print(&format!("{}\n", serde_json::to_string_pretty(&rows)?))?,
+        Problems::Table => output::print_verdicts(&rows.iter().map(text).collect::<String>())?,
+    }
     let worst = loaded.problems.iter().map(|problem| problem.weight).max();
     let is_bad = worst >= Some(if wanted.strict { Weight::Warning } else { Weight::Error });
     if !is_bad && wanted.output == Problems::Table {
