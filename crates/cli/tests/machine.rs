@@ -131,10 +131,6 @@ fn manifests_run_and_nothing_is_left() {
     assert!(!mesh.exec("nothing", "true").status.success());
     let logs = mesh.leno().args(["logs", "shell"]).output().expect("logs");
     assert_eq!(String::from_utf8_lossy(&logs.stdout), "up as 1234\n");
-    let versions = mesh.leno().args(["version", "-o", "json"]).output().expect("leno version");
-    let versions: serde_json::Value = serde_json::from_slice(&versions.stdout).expect("JSON");
-    let one = |count| serde_json::json!([{"version": env!("CARGO_PKG_VERSION"), "count": count}]);
-    assert_eq!((&versions["control_plane"], &versions["proxies"]), (&one(1), &one(2)));
     mesh.ends_without_a_trace();
 }
 

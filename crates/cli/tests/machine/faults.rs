@@ -107,6 +107,10 @@ fn a_mistake_in_a_route_is_refused_or_reported_where_people_look() {
     // Later: the edit is refused, and so it is said by everything that looks.
     mesh.write_route(ROUTE);
     mesh.start();
+    mesh.says(
+        &["version"],
+        &format!("control plane: {0} (1)\nproxies: {0} (", env!("CARGO_PKG_VERSION")),
+    );
     mesh.write_route(&typo);
     mesh.says(&["ps"], &format!("{place}; the edit is refused"));
     mesh.says(&["check", "--machine"], place);
