@@ -7,7 +7,12 @@ use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
 use leno_model::name::Resource;
 use leno_model::route::{Filter, HeaderChange, OutboundPolicy};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// What a request to our application loses. linkerd's proxies set this header from the client's certificate, so an
+/// application may trust it: no client may send it.
+static TO_APPLICATION: LazyLock<HeaderChange> =
+    LazyLock::new(|| HeaderChange { remove: vec!["l5d-client-id".into()], ..HeaderChange::default() });
 
 /// What the proxy does with a request, before any byte is sent upstream.
 #[derive(Debug)]
@@ -37,7 +42,8 @@ impl Plan {
     }
 
     pub fn request_changes(&self) -> impl Iterator<Item = &HeaderChange> {
-        headers::of_request(self.filters())
+        let ours = self.route.is_none().then(|| &*TO_APPLICATION);
+        ours.into_iter().chain(headers::of_request(self.filters()))
     }
 
     pub fn response_changes(&self) -> impl Iterator<Item = &HeaderChange> {
@@ -59,5 +65,23 @@ pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -
             admitted_by: None,
         }),
         Err(reply) => Decision::Answer(reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderMap;
+
+    #[test]
+    fn no_client_sets_the_header_of_its_identity() {
+        let plan = Plan::to_application(None);
+        let lines = headers::Lines::of(plan.request_changes());
+        assert_eq!(lines.remove.as_slice(), ["l5d-client-id"]);
+        let mut fields = HeaderMap::new();
+        fields.append("l5d-client-id", "admin".parse().unwrap());
+        fields.append("l5d-client-id", "root".parse().unwrap());
+        plan.request_changes().for_each(|change| headers::apply(change, &mut fields));
+        assert!(fields.is_empty(), "{fields:?}");
     }
 }
