@@ -11,6 +11,7 @@
 mod balance;
 mod bench_run;
 mod families;
+mod http2_beside;
 mod limits;
 mod memory;
 mod programs;

@@ -1,6 +1,8 @@
 //! HTTP/2 connections to one endpoint: streams share one until it is full, then another is opened.
 
-use super::windows::{CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
+use super::windows::{
+    CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES, UPSTREAM_STREAMS_MAX,
+};
 use crate::ending::Ending;
 use crate::io::Stream;
 use crate::refusal::Refusal;
@@ -91,9 +93,13 @@ impl Shared {
             let (send, open) = {
                 let connections = self.connections.borrow();
                 let full = connections.len() >= CONNECTIONS_MAX;
-                let found = connections
-                    .iter()
-                    .find(|held| full || held.open.get() < held.send.current_max_send_streams())?;
+                let room = |held: &&Connection| {
+                    held.open.get() < held.send.current_max_send_streams().min(UPSTREAM_STREAMS_MAX)
+                };
+                // Where no more may be opened, the emptiest takes what comes.
+                let last =
+                    || connections.iter().filter(|_| full).min_by_key(|held| held.open.get());
+                let found = connections.iter().find(room).or_else(last)?;
                 (found.send.clone(), found.open.clone())
             };
             if let Ok(send) = send.ready().await {

@@ -150,7 +150,14 @@ impl Codec for Http2Request {
                 self.flight = None;
                 Outcome::Unreachable
             }
-            Err(stopped) => Outcome::Broken(self.broken(stopped, record)),
+            Err(stopped) => {
+                // A reset clears what h2 has not written yet, and the response up to here is to arrive before it. The
+                // connection writes between two turns of this stream.
+                if self.flight.as_ref().is_some_and(|flight| flight.down.is_some()) {
+                    tokio::task::yield_now().await;
+                }
+                Outcome::Broken(self.broken(stopped, record))
+            }
         }
     }
 
