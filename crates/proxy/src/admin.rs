@@ -7,6 +7,7 @@
 //! A crowd of idle clients holds up no probe: see `leno_runtime::listen`.
 
 use crate::telemetry::Registry;
+use crate::watchdog::Pulse;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -45,6 +46,8 @@ pub struct State {
     pub config: serde_json::Value,
     /// Changes the log level; absent where logging is not ours.
     pub level: Option<LevelHandle>,
+    /// Whether the data threads turn.
+    pub pulse: Pulse,
     /// Where health probes come from: they keep reserved places.
     pub probe_sources: Vec<IpNet>,
     /// Families of others, in order: identity, discovery.
@@ -110,6 +113,9 @@ async fn answer(
 ) -> Response<Full<Bytes>> {
     let method = request.method().clone();
     match (request.uri().path(), &method) {
+        ("/live", &Method::GET) if !state.pulse.is_alive() => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "a data thread has made no turn for 5 s\n")
+        }
         ("/live", &Method::GET) => text(StatusCode::OK, "live\n"),
         ("/ready", &Method::GET) => {
             if *state.ready.borrow() {
@@ -215,6 +221,7 @@ mod tests {
             registry: Registry::new(10, Duration::from_mins(1)),
             config: serde_json::json!({"workers": "1"}),
             level: Some(level),
+            pulse: Pulse::default(),
             probe_sources: Vec::new(),
             extra: vec![Box::new(|text| text.push_str("# TYPE extra gauge\nextra 1\n"))],
         };

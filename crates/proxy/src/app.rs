@@ -11,6 +11,7 @@ use crate::listen;
 use crate::telemetry::Registry;
 use crate::telemetry::access_log::AccessLog;
 use crate::warm_restart::{self, Store};
+use crate::watchdog::{Heartbeat, Pulse};
 use crate::{control_channel, identity};
 use leno_runtime::drain::{Drain, Drained};
 use leno_runtime::log::LevelHandle;
@@ -25,6 +26,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// Files that are open beside connections: listeners, logs, the control plane, probes.
+const OTHER_FILES: u64 = 256;
+/// Files that a connection of each direction may need: its own, and one to where it goes.
+const FILES_PER_CONNECTION: u64 = 4;
 /// The access log's last lines are waited for so long.
 const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
 
@@ -44,7 +49,8 @@ pub enum AppError {
 /// # Errors
 /// The proxy could not start.
 pub fn run(config: Config, level: LevelHandle) -> Result<Drained, AppError> {
-    raise_descriptor_limit();
+    let mut config = config;
+    fit_to_files(&mut config, raise_descriptor_limit());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -57,6 +63,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let identity_status = Arc::new(identity::Status::default());
     let (publish, credentials) = watch::channel(None);
     let (ready, is_ready) = watch::channel(false);
+    let pulse = Pulse::default();
 
     let settings = discovery::Settings {
         discovery_wait_max: config.limits.discovery_wait_max,
@@ -74,6 +81,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         registry: registry.clone(),
         config: config.describe().clone(),
         level: Some(level),
+        pulse: pulse.clone(),
         probe_sources: config.probe_sources.clone(),
         extra: vec![
             identity_metrics(identity_status.clone()),
@@ -108,17 +116,16 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
 
     let drain = Drain::new();
     let access_log = start_access_log(&config, &registry)?;
-    for number in 0..config.workers {
-        let part = Part {
-            config: config.clone(),
-            registry: registry.clone(),
-            discovery: handle.clone(),
-            credentials: credentials.clone(),
-            drain: drain.clone(),
-            access_log: access_log.clone(),
-        };
-        data_path::start(number, part)?;
-    }
+    let part = Part {
+        beat: Heartbeat::default(),
+        config: config.clone(),
+        registry: registry.clone(),
+        discovery: handle.clone(),
+        credentials: credentials.clone(),
+        drain: drain.clone(),
+        access_log: access_log.clone(),
+    };
+    data_path::start_all(&part, pulse)?;
     ready.send_replace(true);
     tracing::info!(identity = %config.identity, workers = config.workers, "ready");
 
@@ -174,12 +181,29 @@ fn start_access_log(
         .map_err(StartError::Thread)
 }
 
-/// Each connection is a descriptor, often two: take what the system allows.
-fn raise_descriptor_limit() {
+/// Each connection is a descriptor, often two: take what the system allows. Answers how many files may be open.
+fn raise_descriptor_limit() -> u64 {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
+}
+
+/// Connections end before files do: without a file left, nothing works that has not its own.
+fn fit_to_files(config: &mut Config, files: u64) {
+    let fitting = files.saturating_sub(OTHER_FILES) / FILES_PER_CONNECTION;
+    let fitting = usize::try_from(fitting).unwrap_or(usize::MAX).max(1);
+    if fitting < config.limits.connections_max {
+        tracing::info!(
+            files,
+            connections_max = fitting,
+            "LENO_PROXY_CONNECTIONS_MAX is {}, which the limit of open files does not allow; \
+             raise that limit (RLIMIT_NOFILE) for more connections",
+            config.limits.connections_max
+        );
+        config.limits.connections_max = fitting;
     }
 }
 
@@ -232,4 +256,31 @@ fn anchors_metrics(credentials: watch::Receiver<Option<Arc<Credentials>>>) -> ad
 fn discovery_metrics(handle: &discovery::Handle) -> admin::ExtraMetrics {
     let status = handle.status().clone();
     Box::new(move |text| status.write(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_follow_the_limit_of_open_files() {
+        let raw = crate::config::Raw::from([
+            ("LENO_PROXY_WORKLOAD", r#"{"ns":"default","pod":"web-1"}"#),
+            ("LENO_PROXY_IDENTITY", "spiffe://cluster.local/ns/default/sa/web"),
+            ("LENO_PROXY_CONTROL_ADDRESS", "127.0.0.1:8086"),
+            ("LENO_PROXY_TRUST_ANCHORS_FILE", "/anchors.pem"),
+            ("LENO_PROXY_TOKEN_FILE", "/token"),
+        ]);
+        let config = Config::parse(&raw).expect("a configuration");
+        let check = |files, expected| {
+            let mut config = config.clone();
+            fit_to_files(&mut config, files);
+            assert_eq!(config.limits.connections_max, expected, "{files}");
+        };
+        check(1_048_576, 20_000);
+        check(u64::MAX, 20_000);
+        check(20_000, 4_936);
+        check(1024, 192);
+        check(100, 1);
+    }
 }

@@ -98,6 +98,12 @@ pub struct Limits {
     pub handshake_max: Duration,
     /// Waiting for the client's first bytes where the protocol is not declared.
     pub detect_max: Duration,
+    /// Waiting for the first bytes on the inbound port itself, where only proxies connect, and for a transport header.
+    pub first_byte_max: Duration,
+    /// Waiting for the end of a request's head, from its first byte.
+    pub head_max: Duration,
+    /// An idle connection of a client is closed after this; zero is never.
+    pub client_idle_max: Duration,
     /// Waiting for the control plane's first answer about a destination.
     pub discovery_wait_max: Duration,
     /// An unused destination is forgotten after this.
@@ -129,6 +135,12 @@ impl Config {
             Some(config) if wrong.is_empty() => Ok(Self { described, ..config }),
             _ => Err(wrong),
         }
+    }
+
+    /// Whether this port is one of the proxy's own.
+    #[must_use]
+    pub fn is_own_port(&self, port: u16) -> bool {
+        [self.capture.inbound_port, self.capture.outbound_port, self.admin_port].contains(&port)
     }
 
     /// What is in force, for `/config`. It holds names of secret files, never secrets.
@@ -355,8 +367,17 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let short = timeouts(reader);
     let long = ages(reader);
     let [connections, head, headers, streams, pending, idle, buffer, series, lines] = counts;
-    let [connect, detect, discovery_wait, handshake] = short;
-    let [unused, drain, pool_idle, application_idle, series_idle, slow_start] = long;
+    let [connect, detect, discovery_wait, handshake, first_byte] = short;
+    let [
+        unused,
+        drain,
+        pool_idle,
+        application_idle,
+        series_idle,
+        slow_start,
+        head_end,
+        client_idle,
+    ] = long;
     let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Some(Limits {
         connections_max: size(connections?),
@@ -370,6 +391,9 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         application_idle_age_max: application_idle?,
         connect_max: connect?,
         handshake_max: handshake?,
+        first_byte_max: first_byte?,
+        head_max: head_end?,
+        client_idle_max: client_idle?,
         detect_max: detect?,
         discovery_wait_max: discovery_wait?,
         discovery_unused_max: unused?,
@@ -388,7 +412,12 @@ fn counts(reader: &mut Reader<'_>) -> [Option<u64>; 9] {
         reader.with_default(name, default, meaning, |text| number(text, 1, max))
     };
     [
-        count("CONNECTIONS_MAX", "20000", "limit of open connections per direction", 10_000_000),
+        count(
+            "CONNECTIONS_MAX",
+            "20000",
+            "limit of open connections per direction, at most a quarter of the limit of open files",
+            10_000_000,
+        ),
         count(
             "HEAD_BYTES_MAX",
             "65536",
@@ -396,7 +425,7 @@ fn counts(reader: &mut Reader<'_>) -> [Option<u64>; 9] {
             16 << 20,
         ),
         count("HEADERS_MAX", "256", "limit of header fields in a head", 65_536),
-        count("STREAMS_MAX", "256", "limit of concurrent streams per HTTP/2 connection", 65_536),
+        count("STREAMS_MAX", "1024", "limit of concurrent streams per HTTP/2 connection", 65_536),
         count(
             "PENDING_REQUESTS_MAX",
             "1024",
@@ -426,7 +455,7 @@ fn counts(reader: &mut Reader<'_>) -> [Option<u64>; 9] {
 }
 
 /// Timeouts, in the order of [`limits`].
-fn timeouts(reader: &mut Reader<'_>) -> [Option<Duration>; 4] {
+fn timeouts(reader: &mut Reader<'_>) -> [Option<Duration>; 5] {
     let mut milliseconds = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| {
             number(text, 1, max).map(Duration::from_millis)
@@ -447,11 +476,17 @@ fn timeouts(reader: &mut Reader<'_>) -> [Option<Duration>; 4] {
             600_000,
         ),
         milliseconds("HANDSHAKE_MILLISECONDS", "10000", "timeout of a TLS handshake", 600_000),
+        milliseconds(
+            "FIRST_BYTE_MILLISECONDS",
+            "10000",
+            "timeout of the first bytes on INBOUND_PORT itself, and of a transport header",
+            600_000,
+        ),
     ]
 }
 
 /// Longer times, in the order of [`limits`].
-fn ages(reader: &mut Reader<'_>) -> [Option<Duration>; 6] {
+fn ages(reader: &mut Reader<'_>) -> [Option<Duration>; 8] {
     let mut seconds = |name, default, meaning, max: u64| {
         reader.with_default(name, default, meaning, |text| {
             number(text, 0, max).map(Duration::from_secs)
@@ -489,6 +524,13 @@ fn ages(reader: &mut Reader<'_>) -> [Option<Duration>; 6] {
             "10",
             "time until a new endpoint gets its full share of requests; 0 gives it at once",
             3_600,
+        ),
+        seconds("HEAD_SECONDS", "30", "timeout of a request's head, from its first byte", 86_400),
+        seconds(
+            "CLIENT_IDLE_SECONDS",
+            "3600",
+            "time after which a client's HTTP connection without a request is closed; 0 is never",
+            31_536_000,
         ),
     ]
 }

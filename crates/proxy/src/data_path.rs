@@ -4,11 +4,13 @@
 use crate::config::Config;
 use crate::conn::{dial, inbound, outbound};
 use crate::discovery;
+use crate::io::Tcp;
 use crate::listen::{self, Places};
 use crate::mesh::Mesh;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::{Direction, Recorder, Registry};
 use crate::thread::ThreadContext;
+use crate::watchdog::{self, Heartbeat, Pulse};
 use leno_runtime::drain::Drain;
 use leno_runtime::tasks;
 use leno_tls::Credentials;
@@ -39,7 +41,10 @@ pub enum StartError {
 }
 
 /// What a thread is made of.
+#[derive(Clone)]
 pub struct Part {
+    /// Says that the thread turns.
+    pub beat: Heartbeat,
     /// What is fixed for the life of the process.
     pub config: Arc<Config>,
     /// Where it counts.
@@ -60,11 +65,25 @@ struct Listeners {
     outbound: Vec<TcpListener>,
 }
 
+/// Starts every thread, and the watchdog over them.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn start_all(part: &Part, pulse: Pulse) -> Result<(), StartError> {
+    let mut beats = Vec::new();
+    for number in 0..part.config.workers {
+        let beat = Heartbeat::default();
+        beats.push(beat.clone());
+        start(number, Part { beat, ..part.clone() })?;
+    }
+    watchdog::start(beats, pulse, watchdog::abort).map_err(StartError::Thread)
+}
+
 /// Starts a thread, and waits until it listens.
 ///
 /// # Errors
 /// There is no thread or runtime to be had, or a port is taken.
-pub fn start(number: usize, part: Part) -> Result<(), StartError> {
+fn start(number: usize, part: Part) -> Result<(), StartError> {
     let (listening, told) = std::sync::mpsc::sync_channel(1);
     std::thread::Builder::new()
         .name(format!("worker-{number}"))
@@ -120,41 +139,51 @@ fn listeners(config: &Config) -> Result<Listeners, StartError> {
 
 /// Accepts until the drain starts; connections that are open go on in tasks of their own.
 async fn run(part: Part, listeners: Listeners) {
-    let Part { config, registry, discovery, credentials, drain, access_log } = part;
+    let Part { beat, config, registry, discovery, credentials, drain, access_log } = part;
     let recorder = Recorder::new(registry);
     let thread = ThreadContext::new(config, recorder, credentials, drain, access_log);
     let thread = Rc::new(thread);
     let mesh = Mesh::new(thread.clone(), discovery);
     // Two kinds of tasks, not one that chooses: each would have the room that the larger needs, for as long as it idles.
-    let places = Places::new(&thread, Direction::Inbound);
+    let inbound_places = Places::new(&thread, Direction::Inbound);
     for listener in listeners.inbound {
-        let (mesh, shared) = (mesh.clone(), places.clone());
-        let serve =
-            move |socket, place| inbound::serve(mesh.clone(), shared.clone(), socket, place);
+        let (mesh, places) = (mesh.clone(), inbound_places.clone());
+        let serve = move |socket, place| {
+            inbound::serve(mesh.clone(), places.clone(), Tcp::accepted(socket, place))
+        };
         let serve = ("inbound connection", serve);
-        let accepting = listen::accept(thread.clone(), listener, places.clone(), serve);
+        let places = inbound_places.clone();
+        let accepting = listen::accept(thread.clone(), listener, places, serve);
         tasks::spawn_local("inbound", accepting);
     }
-    let places = Places::new(&thread, Direction::Outbound);
+    let outbound_places = Places::new(&thread, Direction::Outbound);
     for listener in listeners.outbound {
         let mesh = mesh.clone();
-        let serve = move |socket, place| outbound::serve(mesh.clone(), socket, place);
+        let serve =
+            move |socket, place| outbound::serve(mesh.clone(), Tcp::accepted(socket, place));
         let serve = ("outbound connection", serve);
-        let accepting = listen::accept(thread.clone(), listener, places.clone(), serve);
+        let places = outbound_places.clone();
+        let accepting = listen::accept(thread.clone(), listener, places, serve);
         tasks::spawn_local("outbound", accepting);
     }
-    let sweeping = tasks::spawn_local("sweep", sweep(mesh));
+    // It goes on while the thread drains: time limits and the watchdog rest on it.
+    tasks::spawn_local("sweep", sweep(mesh, [inbound_places, outbound_places], beat));
     // Polled whenever anything is: it must be cheap.
     thread.drain.started().await;
-    sweeping.abort();
 }
 
-async fn sweep(mesh: Rc<Mesh>) {
+async fn sweep(mesh: Rc<Mesh>, places: [Rc<Places>; 2], beat: Heartbeat) {
     let mut interval = tokio::time::interval(SWEEP_INTERVAL);
     let mut series_interval = tokio::time::interval(SERIES_SWEEP_INTERVAL);
     loop {
         tokio::select! {
-            _ = interval.tick() => mesh.sweep(Instant::now()),
+            _ = interval.tick() => {
+                let now = Instant::now();
+                beat.beat();
+                mesh.sweep(now);
+                places.iter().for_each(|places| places.sweep(now));
+                listen::sweep_thread();
+            }
             _ = series_interval.tick() => mesh.thread.recorder.sweep(Instant::now()),
         }
     }

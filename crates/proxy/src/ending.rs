@@ -77,6 +77,7 @@ macro_rules! endings {
 mod grpc {
     pub(super) const Ok: u16 = 0;
     pub(super) const Cancelled: u16 = 1;
+    pub(super) const DeadlineExceeded: u16 = 4;
     pub(super) const PermissionDenied: u16 = 7;
     pub(super) const ResourceExhausted: u16 = 8;
     pub(super) const FailedPrecondition: u16 = 9;
@@ -100,6 +101,9 @@ endings! {
     /// It ran to its end.
     Complete: 200, Ok, Nobody, DEBUG, "",
         "complete", "complete";
+    /// It was idle, and its place was needed for a new connection.
+    ConnectionEvicted: 503, Unavailable, Us, INFO, "",
+        "connection_evicted", "the connection was idle longest and its place was needed; the limit is LENO_PROXY_CONNECTIONS_MAX";
     /// `connections_max` connections are open.
     ConnectionLimit: 503, Unavailable, Us, WARN, "",
         "connection_limit", "too many open connections; the limit is LENO_PROXY_CONNECTIONS_MAX";
@@ -112,6 +116,9 @@ endings! {
     /// A route's filter asked for a failure; it also says with which status.
     FailureInjected: 503, Unavailable, Mesh, DEBUG, "",
         "failure_injected", "a filter of the route injected this failure";
+    /// The head was not complete in `head_max`.
+    HeadTimeout: 408, DeadlineExceeded, Peer, INFO, "",
+        "head_timeout", "the head was not complete within LENO_PROXY_HEAD_SECONDS";
     /// The head is longer than `head_bytes_max` or has more than `headers_max` fields.
     HeadTooLarge: 431, ResourceExhausted, Peer, INFO, "",
         "head_too_large", "the head is too large; the limits are LENO_PROXY_HEAD_BYTES_MAX and LENO_PROXY_HEADERS_MAX";
@@ -148,6 +155,12 @@ endings! {
     /// The machine has no socket, port or file descriptor left for us.
     SocketUnavailable: 503, Unavailable, Us, ERROR, "",
         "socket_unavailable", "the proxy has no free socket, port or file descriptor; check its limit of open files";
+    /// The client's address has its share of `connections_max`, and none of its connections is idle.
+    SourceLimit: 503, Unavailable, Peer, WARN, "",
+        "source_limit", "the client's address has too many connections; its limit is a quarter of LENO_PROXY_CONNECTIONS_MAX";
+    /// Its task ran again and again and moved no byte.
+    Spinning: 503, Unavailable, Us, ERROR, "",
+        "spinning", "the connection used the processor and made no progress";
     /// `streams_max` streams are open on the connection.
     StreamLimit: 503, Unavailable, Peer, INFO, "",
         "stream_limit", "too many streams on the connection; the limit is LENO_PROXY_STREAMS_MAX";

@@ -50,10 +50,11 @@ pub async fn serve<S: Side>(
     };
     tokio::pin!(draining);
     loop {
+        client.mark_idle(thread.swept_at());
         match first_bytes(&mut client, &mut ahead, draining.as_mut()).await {
             First::Bytes => {}
             First::Closed => {
-                shutdown(&mut client).await;
+                Box::pin(shutdown(&mut client)).await;
                 return Ending::Complete;
             }
             First::Reset => return Ending::ClientReset,
@@ -63,9 +64,15 @@ pub async fn serve<S: Side>(
             Head::Complete => {}
             Head::Ended(ending) => return ending,
             Head::Malformed(malformed) => {
-                return Box::pin(refuse_malformed(thread, side, &mut client, malformed)).await;
+                let reply = malformed_reply(malformed);
+                return Box::pin(refuse_head(thread, side, &mut client, reply)).await;
+            }
+            Head::Late => {
+                let reply = Refusal::from(Ending::HeadTimeout).into();
+                return Box::pin(refuse_head(thread, side, &mut client, reply)).await;
             }
         }
+        client.mark_busy();
         let mut request = Http1Request::new(thread, &mut client, &mut ahead, &mut scratch);
         engine::serve(thread, side, &mut request).await;
         let next = request.next();
@@ -115,6 +122,8 @@ enum Head {
     Complete,
     Ended(Ending),
     Malformed(Malformed),
+    /// It has begun and did not end in time.
+    Late,
 }
 
 async fn read_head(
@@ -124,7 +133,7 @@ async fn read_head(
     head: &mut RequestHead,
 ) -> Head {
     let limits = &thread.http1_limits;
-    poll_fn(|context| {
+    let mut reading = poll_fn(|context| {
         loop {
             match head.parse(ahead.filled(), limits) {
                 Ok(Parse::Complete) => return Poll::Ready(Head::Complete),
@@ -138,18 +147,24 @@ async fn read_head(
                 Err(_) => return Poll::Ready(Head::Ended(Ending::ClientReset)),
             }
         }
-    })
-    .await
+    });
+    // Nearly every head is complete by now: a timer is for the others.
+    match poll_fn(|context| Poll::Ready(Pin::new(&mut reading).poll(context))).await {
+        Poll::Ready(head) => head,
+        Poll::Pending => {
+            let reading = tokio::time::timeout(thread.limits.head_max, reading);
+            Box::pin(reading).await.unwrap_or(Head::Late)
+        }
+    }
 }
 
-/// A head that is none ends the connection: where the next request begins cannot be known.
-async fn refuse_malformed<S: Side>(
+/// A head that cannot be served ends the connection: where the next request begins cannot be known.
+async fn refuse_head<S: Side>(
     thread: &ThreadContext,
     side: &S,
     client: &mut Stream,
-    malformed: Malformed,
+    reply: LocalReply,
 ) -> Ending {
-    let reply = malformed_reply(malformed);
     let mut record = RequestRecord::new(None);
     record.status = reply.status();
     record.ended(thread, (side.direction(), side.connection()), &reply.refusal);
@@ -185,7 +200,8 @@ async fn tunnelled<S: Side>(
 
 async fn shutdown(client: &mut Stream) {
     // The client may be gone; then errors do not matter.
-    let _told = poll_fn(|context| client.poll_shutdown(context)).await;
+    let closing = poll_fn(|context| client.poll_shutdown(context));
+    let _told = tokio::time::timeout(request::ANSWER_MAX, closing).await;
 }
 
 /// Closes so that what was written arrives: our side first, then wait a little for the client's.

@@ -23,6 +23,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use windows::{CONNECTION_WINDOW_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
 
+/// A client that resets this many streams early, and more than half of all, is sent away (CVE-2023-44487): its resets
+/// are passed on, and could make a server end a connection that others share.
+const EARLY_RESETS_MAX: u32 = 200;
+/// A reset within this time is early. As coarse as the clock that is asked, [`ThreadContext::swept_at`].
+const EARLY: Duration = Duration::from_secs(1);
 /// How long requests of a client that has closed are still passed on.
 const FINISH_MAX: Duration = Duration::from_secs(1);
 
@@ -40,25 +45,42 @@ pub async fn serve<S: Side>(
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES);
-    let mut connection = match builder.handshake(Rewound { ahead, stream: client }).await {
-        Ok(connection) => connection,
-        Err(error) => return ending_of(&error, Ending::MalformedRequest),
+    let place = client.place().cloned();
+    let handshake = builder.handshake(Rewound { ahead, stream: client });
+    let mut connection = match tokio::time::timeout(thread.limits.head_max, handshake).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return ending_of(&error, Ending::MalformedRequest),
+        Err(_) => return Ending::HeadTimeout,
     };
     let mut streams = FuturesUnordered::new();
+    let mut resets = Resets::default();
     let draining = thread.drain.started();
     tokio::pin!(draining);
     let mut is_leaving = false;
     let ending = loop {
         tokio::select! {
             biased;
-            Some(ended) = streams.next(), if !streams.is_empty() => {
+            Some((ended, early)) = streams.next(), if !streams.is_empty() => {
                 if Ending::ends_connection(ended) && !is_leaving {
                     is_leaving = true;
                     connection.graceful_shutdown();
                 }
+                if resets.are_too_many(early && ended == Ending::ClientReset) {
+                    connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                }
+                if streams.is_empty() {
+                    place.iter().for_each(|place| place.idle(thread.swept_at()));
+                }
             }
             accepted = connection.accept() => match accepted {
-                Some(Ok((request, respond))) => streams.push(request::serve(thread, side, request, respond)),
+                Some(Ok((request, respond))) => {
+                    place.iter().for_each(|place| place.busy());
+                    streams.push(async move {
+                        let begun = thread.swept_at();
+                        let ended = request::serve(thread, side, request, respond).await;
+                        (ended, thread.swept_at().saturating_duration_since(begun) <= EARLY)
+                    });
+                }
                 Some(Err(error)) => break ending_of(&error, Ending::ClientReset),
                 None => break Ending::Complete,
             },
@@ -72,6 +94,27 @@ pub async fn serve<S: Side>(
     let rest = async { while streams.next().await.is_some() {} };
     let _limit = tokio::time::timeout(FINISH_MAX, rest).await;
     ending
+}
+
+/// Streams that a client has reset soon after it had opened them.
+#[derive(Debug, Default)]
+struct Resets {
+    early: u32,
+    streams: u32,
+}
+
+impl Resets {
+    /// One more stream has ended; whether the client resets too many.
+    fn are_too_many(&mut self, early: bool) -> bool {
+        self.streams += 1;
+        self.early += u32::from(early);
+        let too_many = self.early > EARLY_RESETS_MAX && self.early > self.streams / 2;
+        if self.streams >= 8 * EARLY_RESETS_MAX {
+            // What was long ago counts for less and less.
+            (self.streams, self.early) = (self.streams / 2, self.early / 2);
+        }
+        too_many
+    }
 }
 
 /// What the end of a connection means.
@@ -135,5 +178,25 @@ impl AsyncWrite for Rewound {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         AsyncWrite::poll_shutdown(Pin::new(&mut self.get_mut().stream), context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_resets_too_much() {
+        // So many of each hundred streams are reset early.
+        let check = |resets_each: u32, expected: bool| {
+            let mut resets = Resets::default();
+            let too_many =
+                (0..10_000).any(|stream| resets.are_too_many(stream % 100 < resets_each));
+            assert_eq!(too_many, expected, "{resets_each} of 100");
+        };
+        check(0, false);
+        check(40, false);
+        check(70, true);
+        check(100, true);
     }
 }

@@ -1,7 +1,8 @@
 //! Bytes in motion: [`buffer::Buffer`] (16 KiB, borrowed from its thread only while there are bytes in it)
-//! and [`stream::Stream`] (plain TCP or TLS, one concrete type).
+//! and [`stream::Stream`] (plain TCP or TLS, one concrete type). [`progress`] ends a task that spins.
 
 pub mod buffer;
+pub mod progress;
 pub mod stream;
 
 pub use buffer::Buffer;

@@ -28,3 +28,4 @@ pub mod telemetry;
 pub mod thread;
 pub mod upstream;
 pub mod warm_restart;
+pub mod watchdog;

@@ -8,6 +8,7 @@ pub mod followed;
 
 use crate::authorize::PortPolicy;
 use crate::balance;
+use crate::conn::local_listener::ListeningPorts;
 use crate::conn::sniff::Learned;
 use crate::discovery;
 use crate::ending::Ending;
@@ -21,7 +22,7 @@ use leno_model::name::Resource;
 use leno_model::policy::InboundPolicy;
 use leno_model::route::{self, BackendKind, OutboundPolicy};
 use leno_model::workload::{Endpoint, EndpointSet};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +35,15 @@ const FIRST_ENDPOINT_MAX: Duration = Duration::from_secs(3);
 /// Applications (address and port of our own pod) that one thread remembers.
 const APPLICATIONS_MAX: usize = 256;
 
+/// With more destinations than this, one that is not used is let go of sooner: a crawler or a scan of addresses must not
+/// fill what discovery follows.
+const DESTINATIONS_MANY: usize = 1_000;
+/// So long is a destination kept then.
+const DESTINATION_UNUSED_MAX: Duration = Duration::from_secs(5);
+/// Ports that are asked about whether or not a program listens there. With more, only those of listening programs are: a
+/// scan of ports costs no streams, and the answer is that of a port without a mesh.
+const PORTS_ASKED_MAX: usize = 64;
+
 type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
 
 /// The mesh as one thread knows it.
@@ -44,6 +54,25 @@ pub struct Mesh {
     backends: Map<(Arc<str>, Family), Rc<Backend>>,
     applications: Map<SocketAddr, Rc<Backend>>,
     ports: Map<u16, Rc<Port>>,
+    /// Ports that discovery is asked about now.
+    asking_ports: Cell<usize>,
+    listening: ListeningPorts,
+}
+
+/// One that counts until it is dropped.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// An address that our application connects to.
@@ -112,15 +141,20 @@ impl Mesh {
             backends: Map::default(),
             applications: Map::default(),
             ports: Map::default(),
+            asking_ports: Cell::default(),
+            listening: ListeningPorts::default(),
         })
     }
 
     /// Lets go of what is old or unused.
     pub fn sweep(&self, now: Instant) {
         self.thread.sweeps(now);
-        let unused = |used_at: Instant| {
-            now.saturating_duration_since(used_at) > self.thread.limits.discovery_unused_max
+        let held = self.destinations.borrow().len() + self.backends.borrow().len();
+        let unused_max = match held > DESTINATIONS_MANY {
+            true => self.thread.limits.discovery_unused_max.min(DESTINATION_UNUSED_MAX),
+            false => self.thread.limits.discovery_unused_max,
         };
+        let unused = |used_at: Instant| now.saturating_duration_since(used_at) > unused_max;
         for backend in self.backends.borrow().values().chain(self.applications.borrow().values()) {
             backend.sweep(now, &self.thread.limits);
         }
@@ -246,6 +280,11 @@ impl Mesh {
             known.policy.used(self.thread.swept_at());
             return Ok(known);
         }
+        let asked = self.ports.borrow().len() + self.asking_ports.get();
+        if !again && asked >= PORTS_ASKED_MAX && !Box::pin(self.listening.contains(number)).await {
+            return Err(Ending::UpstreamRefused.into());
+        }
+        let _asking = Counted::new(&self.asking_ports);
         let asked = Box::pin(self.ask_port(number, again))
             .await
             .map_err(|error| Refusal::because(Ending::PolicyUnknown, error.to_string()))?;

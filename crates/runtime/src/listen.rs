@@ -204,6 +204,8 @@ struct Table {
     of_source: HashMap<IpAddr, usize>,
     /// Where the next comparison begins.
     hand: usize,
+    /// The most open connections since [`Admission::take_most`].
+    most: usize,
 }
 
 /// One open connection.
@@ -251,6 +253,14 @@ impl Admission {
         self.0.table().held.len()
     }
 
+    /// The most connections that were open at once since the last call: a short flood may come and go in between.
+    #[must_use]
+    pub fn take_most(&self) -> usize {
+        let mut table = self.0.table();
+        let open = table.held.len();
+        std::mem::replace(&mut table.most, open)
+    }
+
     /// A place for a newcomer, and the source of the connection that was closed for it.
     ///
     /// # Errors
@@ -281,6 +291,7 @@ impl Admission {
             task: OnceLock::new(),
         });
         table.held.push(held.clone());
+        table.most = table.most.max(table.held.len());
         if class == Class::Stranger {
             table.strangers += 1;
             *table.of_source.entry(source).or_default() += 1;
@@ -552,6 +563,7 @@ mod tests {
         assert_eq!(admission.open(), 1);
         drop(second);
         assert_eq!(admission.open(), 0);
+        assert_eq!((admission.take_most(), admission.take_most()), (2, 0));
         let table = admission.0.table();
         assert_eq!((table.strangers, table.of_source.len()), (0, 0));
     }

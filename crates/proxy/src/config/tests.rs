@@ -34,7 +34,7 @@ fn defaults_are_pinned() {
         connections_max: 20_000,
         head_bytes_max: 64 * 1024,
         headers_max: 256,
-        streams_max: 256,
+        streams_max: 1024,
         pending_requests_max: 1024,
         pool_idle_max: 64,
         shared_from_requests: 2,
@@ -43,6 +43,9 @@ fn defaults_are_pinned() {
         connect_max: Duration::from_secs(1),
         handshake_max: Duration::from_secs(10),
         detect_max: Duration::from_millis(10),
+        first_byte_max: Duration::from_secs(10),
+        head_max: Duration::from_secs(30),
+        client_idle_max: Duration::from_hours(1),
         discovery_wait_max: Duration::from_secs(3),
         discovery_unused_max: Duration::from_mins(1),
         drain_max: Duration::from_secs(30),
@@ -135,7 +138,7 @@ fn help_and_config_name_every_variable() {
         ADMIN_PORT PROBE_SOURCES LOG LOG_FORMAT ACCESS_LOG CONNECTIONS_MAX HEAD_BYTES_MAX HEADERS_MAX STREAMS_MAX
         PENDING_REQUESTS_MAX POOL_IDLE_MAX SHARED_FROM_REQUESTS BUFFER_BYTES SERIES_MAX ACCESS_LOG_LINES_MAX CONNECT_MILLISECONDS
         DETECT_MILLISECONDS DISCOVERY_WAIT_MILLISECONDS HANDSHAKE_MILLISECONDS DISCOVERY_UNUSED_SECONDS DRAIN_SECONDS POOL_IDLE_SECONDS
-        APPLICATION_IDLE_SECONDS SERIES_IDLE_SECONDS SLOW_START_SECONDS";
+        APPLICATION_IDLE_SECONDS SERIES_IDLE_SECONDS SLOW_START_SECONDS FIRST_BYTE_MILLISECONDS HEAD_SECONDS CLIENT_IDLE_SECONDS";
     let help = help();
     let config = Config::parse(&valid()).unwrap();
     let described = config.describe().as_object().unwrap();

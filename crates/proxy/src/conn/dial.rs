@@ -8,16 +8,13 @@ use crate::refusal::Refusal;
 use crate::telemetry::{Direction, TcpLabels, report};
 use crate::thread::ThreadContext;
 use leno_model::workload::{Endpoint, PeerIdentity};
+use leno_runtime::sockets::GONE_AFTER;
 use leno_tls::{Alpn, Refused};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::net::TcpStream;
-
-/// A peer that is gone without a word (its machine, its network) is noticed after this long, whether we write or not.
-const GONE_AFTER: Duration = Duration::from_secs(30);
 
 /// What the connection will carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +78,26 @@ pub fn near(socket: &SockRef<'_>) {
     let _kept = socket.set_tcp_congestion(b"reno");
 }
 
+/// A peer that is gone without a word is noticed after [`GONE_AFTER`] while nothing is on its way. With bytes on their way
+/// `leno_runtime::sockets` notices it. Accepted connections inherit the options of their listener.
+///
+/// # Errors
+/// The kernel's.
+pub fn keep_alive(socket: &SockRef<'_>) -> std::io::Result<()> {
+    let interval = GONE_AFTER / 6;
+    let keepalive =
+        TcpKeepalive::new().with_time(GONE_AFTER / 2).with_interval(interval).with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)
+}
+
 async fn tcp(thread: &ThreadContext, address: SocketAddr) -> Result<TcpStream, Refusal> {
     let failed = |error: std::io::Error| Refusal::from(Ending::of_connect(&error));
     let connecting = tokio::time::timeout(thread.limits.connect_max, open(thread, address));
     let timed_out = |_| Refusal::from(Ending::UpstreamConnectTimeout);
     let stream = connecting.await.map_err(timed_out)?.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    let keepalive = TcpKeepalive::new().with_time(GONE_AFTER / 2).with_interval(GONE_AFTER / 6);
     let socket = SockRef::from(&stream);
-    socket.set_tcp_keepalive(&keepalive).map_err(failed)?;
-    socket.set_tcp_user_timeout(Some(GONE_AFTER)).map_err(failed)?;
+    keep_alive(&socket).map_err(failed)?;
     if thread.is_own_address(address.ip()) || address.ip().is_loopback() {
         near(&socket);
     }

@@ -6,8 +6,7 @@ use crate::conn::transport_header::{self, Decoded};
 use crate::conn::{copy, dial, local_listener, original_destination};
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream, Tcp};
-use crate::listen::Place;
-use crate::listen::Places;
+use crate::listen::{Around, Places};
 use crate::mesh::{Mesh, Port};
 use crate::multiplex::Session;
 use crate::refusal::Refusal;
@@ -29,7 +28,6 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 
 /// So long is the rest of what may be a ClientHello waited for: time for packets that are lost three times over. What begins
 /// like TLS and is none reaches the application after this.
@@ -64,14 +62,15 @@ impl Arrived {
 }
 
 /// One connection from outside, start to finish.
-pub async fn serve(mesh: Rc<Mesh>, places: Rc<Places>, socket: TcpStream, _place: Place) {
+pub async fn serve(mesh: Rc<Mesh>, places: Rc<Places>, tcp: Tcp) {
     // A connection that is gone already has no address.
-    let (Ok(target), Ok(client)) = (original_destination::of(&socket), socket.peer_addr()) else {
+    let socket = tcp.socket();
+    let (Ok(target), Ok(client)) = (original_destination::of(socket), socket.peer_addr()) else {
         return;
     };
     let client = original_destination::canonical(client);
     let mut target = target;
-    let ended = match Box::pin(identify(&mesh, socket, &mut target, client)).await {
+    let ended = match Box::pin(identify(&mesh, tcp, &mut target, client)).await {
         Ok(mut arrived) => {
             arrived.count(&mesh.thread);
             match arrived.shared {
@@ -92,13 +91,14 @@ async fn unfold(
     client: SocketAddr,
 ) -> Refusal {
     let Arrived { stream, peer, target, .. } = arrived;
+    let around = Around::new(places, client.ip(), stream.place());
     let accept = |stream| {
         // Dropped where there is no room, which resets it.
-        let Some(place) = places.take(&mesh.thread) else { return };
+        let Some(place) = around.enter() else { return };
         let (mesh, peer) = (mesh.clone(), peer.clone());
         let stream = Stream::Multiplexed(stream);
         tasks::spawn_local("inbound stream", async move {
-            let _place = place;
+            let _held = (place, mesh.thread.drain.guard());
             let arrived = Arrived::new(stream, Buffer::new(), peer, target);
             let ended = admitted(&mesh, arrived, client).await;
             let recorder = &mesh.thread.recorder;
@@ -127,6 +127,7 @@ async fn admitted(mesh: &Rc<Mesh>, mut arrived: Arrived, client: SocketAddr) -> 
                 Way::Http1 => http1::serve(thread, &hop, stream, ahead).await.into(),
                 Way::Http2 => Box::pin(http2::serve(thread, &hop, stream, ahead)).await.into(),
                 Way::Bytes(mut upstream) => {
+                    stream.mark_busy();
                     let server = (&mut upstream.stream, upstream.spoken);
                     let copied = copy::copy((&mut stream, ahead), server, hop.open(None)).await;
                     copied.denied.unwrap_or_else(|| copied.ending.into())
@@ -161,17 +162,21 @@ impl sniff::Dialled for Upstream {
 /// Takes TLS that is for us; everything else stays as it came.
 async fn identify(
     mesh: &Rc<Mesh>,
-    socket: TcpStream,
+    tcp: Tcp,
     target: &mut SocketAddr,
     client: SocketAddr,
 ) -> Result<Arrived, Refusal> {
     let thread: &ThreadContext = &mesh.thread;
     let direct = target.port() == thread.inbound_port();
-    let mut stream = Stream::plain(socket);
+    let mut stream = Stream::Plain(tcp);
     let mut ahead = Buffer::new();
     let mut early = None;
     let port = if direct { None } else { Some(mesh.port(target.port()).await?) };
-    let silence_max = port.as_ref().and_then(|port| silence_max(thread, port));
+    let silence_max = match &port {
+        Some(port) => silence_max(thread, port),
+        // Only another proxy comes here, and it sends its ClientHello at once.
+        None => Some(thread.limits.first_byte_max),
+    };
     let mut heard = hear(thread, (&mut stream, &mut ahead), *target, silence_max).await?;
     if let (Heard::Nothing, Some(port)) = (heard, port) {
         let hop = ToApplication::new(
@@ -197,10 +202,20 @@ async fn identify(
     tcp.unread(ahead);
     let accepted = Box::pin(accept(thread, tcp, *target)).await?;
     let mut stream = Stream::Accepted(Box::new(accepted.stream));
+    if let Some(place) = stream.place() {
+        place.trust();
+    }
     let mut ahead = Buffer::new();
     let mut bytes = false;
     if accepted.alpn == Alpn::Transport {
-        let (port, is_http) = transport_port(&mut stream, &mut ahead).await?;
+        let header = transport_port(&mut stream, &mut ahead);
+        let late =
+            |_| Refusal::because(Ending::HeadTimeout, "the transport header did not come in time");
+        let header = tokio::time::timeout(thread.limits.first_byte_max, header);
+        let (port, is_http) = header.await.map_err(late)??;
+        if thread.config.is_own_port(port) {
+            return Err(Ending::Loop.into());
+        }
         target.set_port(port);
         bytes = !is_http;
     } else if direct {

@@ -1,12 +1,15 @@
 //! Whether somebody still listens on a port of our pod: what tells a program that was killed from one that only
 //! dropped a connection. Asked of the kernel's table, because a connection made to find out would reach the program.
 
+use std::cell::{Cell, RefCell};
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel closes what a killed program had open one by one, its listener last.
 const CLOSING: Duration = Duration::from_millis(5);
+/// The table is read for [`ListeningPorts`] at most this often.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether nobody listens there, now or in a moment; nor on the address of the other family, where the pod has one.
 pub async fn is_gone(address: SocketAddr, other_family: Option<SocketAddr>) -> bool {
@@ -18,15 +21,49 @@ pub async fn is_gone(address: SocketAddr, other_family: Option<SocketAddr>) -> b
     is_silent()
 }
 
-/// Where the table cannot be read, somebody is taken to listen.
+/// The ports on which programs of our pod listen, read again at most every [`READ_INTERVAL`]: where few connections are open,
+/// the kernel looks through its whole table for each read, which takes most of a millisecond.
+#[derive(Debug, Default)]
+pub struct ListeningPorts {
+    ports: RefCell<Vec<u16>>,
+    read_at: Cell<Option<Instant>>,
+}
+
+impl ListeningPorts {
+    /// Whether a program listens on this port now, on whatever address. Waits for the next time of reading.
+    pub async fn contains(&self, port: u16) -> bool {
+        let asked_at = Instant::now();
+        if let Some(next) = self.read_at.get().map(|at| at + READ_INTERVAL) {
+            tokio::time::sleep_until(next.into()).await;
+        }
+        // Another connection that waited may have read it since.
+        if self.read_at.get().is_none_or(|at| at < asked_at) {
+            let mut ports = self.ports.borrow_mut();
+            ports.clear();
+            let listed = any_listener(|listener| {
+                ports.push(listener.port());
+                false
+            });
+            // Where the table cannot be read, each port is asked about.
+            self.read_at.set((!listed).then(Instant::now));
+        }
+        self.read_at.get().is_none() || self.ports.borrow().contains(&port)
+    }
+}
+
 fn listens(address: SocketAddr) -> bool {
+    any_listener(|listener| takes(listener, address))
+}
+
+/// Where the table cannot be read, somebody is taken to listen.
+fn any_listener(mut is_wanted: impl FnMut(SocketAddr) -> bool) -> bool {
     ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().any(|table| {
         let Ok(file) = std::fs::File::open(table) else {
             return table == "/proc/self/net/tcp";
         };
         // Listeners come first, so that thousands of connections are not read.
         let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
-        lines.map_while(|line| listener(&line)).any(|listener| takes(listener, address))
+        lines.map_while(|line| listener(&line)).any(&mut is_wanted)
     })
 }
 
@@ -91,6 +128,23 @@ mod tests {
         check("  sl  local_address rem_address   st tx_queue", None);
         check("", None);
         check("   0: 01:1F90 00000000:0000 0A", None);
+    }
+
+    #[tokio::test]
+    async fn ports_of_listening_programs() {
+        let bind = || TcpListener::bind("127.0.0.1:0").expect("free");
+        let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
+        let listening = ListeningPorts::default();
+        let first = bind();
+        assert!(listening.contains(port(&first)).await);
+        let read_at = listening.read_at.get();
+        // A program that starts later is found, though the table was read a moment ago, and one that has gone is not.
+        let (second, gone) = (bind(), port(&first));
+        drop(first);
+        let (found, lost) =
+            tokio::join!(listening.contains(port(&second)), listening.contains(gone));
+        assert_eq!((found, lost), (true, false));
+        assert!(listening.read_at.get() >= read_at.map(|at| at + READ_INTERVAL));
     }
 
     #[test]

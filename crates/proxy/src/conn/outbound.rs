@@ -4,8 +4,7 @@ use crate::authorize::{Connection, OpenGuard};
 use crate::conn::sniff::{self, Carried};
 use crate::conn::{copy, dial, original_destination};
 use crate::ending::Ending;
-use crate::io::{Buffer, Stream};
-use crate::listen::Place;
+use crate::io::{Buffer, Stream, Tcp};
 use crate::mesh::{Destination, Mesh};
 use crate::refusal::Refusal;
 use crate::request::attempts::{self, AttemptPlan};
@@ -24,15 +23,15 @@ use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weigh
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 /// One connection of our application, start to finish.
-pub async fn serve(mesh: Rc<Mesh>, socket: TcpStream, _place: Place) {
+pub async fn serve(mesh: Rc<Mesh>, tcp: Tcp) {
     // A connection that is gone already has no address.
-    let (Ok(target), Ok(client)) = (original_destination::of(&socket), socket.peer_addr()) else {
+    let socket = tcp.socket();
+    let (Ok(target), Ok(client)) = (original_destination::of(socket), socket.peer_addr()) else {
         return;
     };
-    let mut stream = Stream::plain(socket);
+    let mut stream = Stream::Plain(tcp);
     let thread = &mesh.thread;
     let labels = TcpLabels::accepted(Direction::Outbound, target, TlsLabel::None(NoTls::Loopback));
     stream.count(thread.recorder.tcp(&labels));
@@ -49,6 +48,7 @@ pub async fn serve(mesh: Rc<Mesh>, socket: TcpStream, _place: Place) {
             Box::pin(http2::serve(thread, &side(destination), stream, ahead)).await.into()
         }
         Ok(Way::Bytes(mut upstream)) => {
+            stream.mark_busy();
             let (client, server) = ((&mut stream, ahead), (&mut upstream.stream, upstream.spoken));
             let ending = copy::copy(client, server, None).await.ending;
             upstream.outstanding.finished(Instant::now(), balance::Outcome::of_ending(ending));

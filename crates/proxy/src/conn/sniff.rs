@@ -102,6 +102,8 @@ pub async fn listen<D: Dialled>(
         }
         dialled = dial => dialled?,
     };
+    // Connected both ways: as good as one that carries bytes, however long both are silent.
+    client.mark_busy();
     let (upstream, banner) = dialled.parts();
     poll_fn(|context| {
         if let Poll::Ready(read) = banner.poll_fill(upstream, context) {

@@ -320,7 +320,7 @@ fn reason(status: u16) -> &'static str {
 
 /// Writes and flushes; `false` when the client is gone.
 pub async fn write_all(client: &mut Stream, mut bytes: &[u8]) -> bool {
-    poll_fn(|context| {
+    let writing = poll_fn(|context| {
         while !bytes.is_empty() {
             match ready!(client.poll_write(context, bytes)) {
                 Ok(count) => bytes = &bytes[count..],
@@ -328,9 +328,12 @@ pub async fn write_all(client: &mut Stream, mut bytes: &[u8]) -> bool {
             }
         }
         client.poll_flush(context).map(|flushed| flushed.is_ok())
-    })
-    .await
+    });
+    tokio::time::timeout(ANSWER_MAX, writing).await.unwrap_or(false)
 }
+
+/// A client that does not take an answer of our own, or the end of its connection, within this time is cut.
+pub const ANSWER_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

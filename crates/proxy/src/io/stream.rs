@@ -1,15 +1,18 @@
 //! One concrete type for every connection of the data path: plain TCP, TLS as server or as client, or one of many inside of
 //! another.
 
-use super::Buffer;
+use super::{Buffer, progress};
 use crate::ending::Ending;
 use crate::multiplex::MultiplexedStream;
 use crate::telemetry::TcpSeries;
+use leno_runtime::listen::Place;
+use leno_runtime::sockets::Watched;
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
@@ -17,7 +20,11 @@ use tokio_rustls::{client, server};
 /// A TCP connection, with the bytes that were read to find out what it carries.
 #[derive(Debug)]
 pub struct Tcp {
+    // Before the stream: it ends first.
+    _watched: Watched,
     stream: TcpStream,
+    /// Its place in our listener, where a client opened it.
+    place: Option<Rc<Place>>,
     /// Given out before anything more is read.
     prefix: Option<Box<Buffer>>,
     /// Counts its bytes, as they are on the wire.
@@ -64,7 +71,14 @@ impl Tcp {
     /// A connection of which nothing was read.
     #[must_use]
     pub fn new(stream: TcpStream) -> Self {
-        Self { stream, prefix: None, counted: None }
+        let watched = Watched::new(&stream);
+        Self { _watched: watched, stream, place: None, prefix: None, counted: None }
+    }
+
+    /// One that a listener accepted.
+    #[must_use]
+    pub fn accepted(stream: TcpStream, place: Place) -> Self {
+        Self { place: Some(Rc::new(place)), ..Self::new(stream) }
     }
 
     /// Counts it from now on, until it is dropped.
@@ -88,8 +102,11 @@ impl Tcp {
 
 impl Tcp {
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let (Poll::Ready(Ok(count)), Some(counted)) = (&written, &self.counted) {
-            counted.series.wrote(*count as u64);
+        if let Poll::Ready(Ok(count)) = &written {
+            progress::made(*count);
+            if let Some(counted) = &self.counted {
+                counted.series.wrote(*count as u64);
+            }
         }
         written
     }
@@ -113,8 +130,10 @@ impl AsyncRead for Tcp {
         }
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        let count = buffer.filled().len() - before;
+        progress::made(count);
         if let Some(counted) = &this.counted {
-            counted.series.read((buffer.filled().len() - before) as u64);
+            counted.series.read(count as u64);
         }
         read
     }
@@ -256,15 +275,39 @@ impl Stream {
         }
     }
 
+    fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            Self::Plain(tcp) => Some(tcp),
+            Self::Accepted(tls) => Some(tls.get_ref().0),
+            Self::Opened(tls) => Some(tls.get_ref().0),
+            Self::Multiplexed(_) => None,
+        }
+    }
+
+    /// Its place in our listener, where it is a client's own connection.
+    #[must_use]
+    pub fn place(&self) -> Option<&Rc<Place>> {
+        self.tcp()?.place.as_ref()
+    }
+
+    /// Nothing is under way on it: it may be closed for a new one.
+    pub fn mark_idle(&self, now: Instant) {
+        if let Some(place) = self.place() {
+            place.idle(now);
+        }
+    }
+
+    /// Something is under way on it.
+    pub fn mark_busy(&self) {
+        if let Some(place) = self.place() {
+            place.busy();
+        }
+    }
+
     /// Makes the coming drop a reset instead of an end: the other side must not take a cut for the end of the data.
     pub fn reset_on_drop(&self) {
-        let tcp = match self {
-            Self::Plain(tcp) => tcp,
-            Self::Accepted(tls) => tls.get_ref().0,
-            Self::Opened(tls) => tls.get_ref().0,
-            // That is what its drop means.
-            Self::Multiplexed(_) => return,
-        };
+        // A stream of another connection needs nothing: that is what its drop means.
+        let Some(tcp) = self.tcp() else { return };
         if let Some(counted) = &tcp.counted {
             counted.ending.set(Ending::ClientReset);
         }

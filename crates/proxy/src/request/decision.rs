@@ -11,8 +11,10 @@ use std::sync::{Arc, LazyLock};
 
 /// What a request to our application loses. linkerd's proxies set this header from the client's certificate, so an
 /// application may trust it: no client may send it.
-static TO_APPLICATION: LazyLock<HeaderChange> =
-    LazyLock::new(|| HeaderChange { remove: vec!["l5d-client-id".into()], ..HeaderChange::default() });
+static TO_APPLICATION: LazyLock<HeaderChange> = LazyLock::new(|| HeaderChange {
+    remove: vec!["l5d-client-id".into()],
+    ..HeaderChange::default()
+});
 
 /// What the proxy does with a request, before any byte is sent upstream.
 #[derive(Debug)]
