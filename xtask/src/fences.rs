@@ -101,7 +101,10 @@ const FLOORS: [(&str, &[&str]); 20] = [
     ),
     ("leno-testkit", &["leno-model", "leno-api", "leno-tls"]),
     ("leno-tests", &["leno-http1", "leno-runtime", "leno-model", "leno-tls", "leno-testkit"]),
-    ("xtask", &["leno-text", "leno-manifest", "leno-load", "leno-runtime", "leno-tests"]),
+    (
+        "xtask",
+        &["leno-text", "leno-manifest", "leno-inject", "leno-load", "leno-runtime", "leno-tests"],
+    ),
 ];
 
 /// Forbidden crates that nothing brings today, so that a misspelt name is told from an absent one.

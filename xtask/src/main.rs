@@ -10,6 +10,8 @@
 //! - `bench`: what was promised of CPU, latency and memory, beside the peers, against `budgets.toml`.
 //! - `instructions`: what a request costs a proxy, in instructions, against `budgets.toml`.
 //! - [`sizes`]: binaries and dependency counts against `budgets.toml`.
+//! - [`docs`]: the site of the documentation.
+//! - [`links`]: links between documents.
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
 //! - [`prose`]: plain words in comments, documents and texts for operators.
 //! - [`images`]: container images, made without a container engine.
@@ -29,11 +31,13 @@ mod cluster;
 mod command;
 mod conformance;
 mod demo;
+mod docs;
 mod fences;
 mod fuzz;
 mod images;
 #[cfg(feature = "bench")]
 mod instructions;
+mod links;
 mod pages;
 mod prose;
 mod release;
@@ -52,7 +56,8 @@ cargo xtask conformance   the Gateway API's own suite for meshes, on the same cl
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
 cargo xtask fences        dependencies, licences, import circles, paths in ARCHITECTURE.md
-cargo xtask prose         plain words: no more findings than xtask/prose.toml allows (--list [PATH], --write)
+cargo xtask prose         plain words and links of documents: no more findings than xtask/prose.toml allows (--list [PATH], --write)
+cargo xtask docs          the site of docs/ in target/docs/site, with its links checked
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
 cargo xtask release       archives, Debian package, images, SBOM and checksums in target/dist (--check-reproducible: twice)
@@ -117,6 +122,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["bench-kubernetes", rest @ ..] => bench_kubernetes(rest),
         ["fences"] => fences::run(),
         ["prose", rest @ ..] => prose::run(rest),
+        ["docs"] => docs::run(),
         ["sizes"] => sizes::run(),
         ["pages"] => pages::run(false),
         ["pages", "write"] => pages::run(true),

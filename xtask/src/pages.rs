@@ -1,6 +1,6 @@
 //! `cargo xtask pages`: documents that programs print, and whether what is written is what they print today.
 
-use crate::command;
+use crate::{command, docs};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::process::Command;
@@ -31,6 +31,8 @@ pub(crate) fn run(write: bool) -> Result<()> {
             bail!("{page} is stale: cargo xtask pages write");
         }
     }
+    let printed = docs::printed::pages(&directory)?.len();
+    eprintln!("{printed} pages of the site can be printed");
     Ok(())
 }
 

@@ -4,11 +4,14 @@
 //! findings than that fail, and a part that is not in the file may have none. `--list PATH` shows where they are, `--write` lowers the
 //! numbers to today's.
 //!
+//! Links between documents are checked as well ([`links`]).
+//!
 //! [`blocks`] reads files, [`rules`] judges.
 
 mod blocks;
 mod rules;
 
+use crate::links;
 use anyhow::{Context as _, Result, bail, ensure};
 use rules::{Finding, Rule};
 use std::collections::BTreeMap;
@@ -34,7 +37,10 @@ type Counts = BTreeMap<String, BTreeMap<String, usize>>;
 /// When there is more than the table allows.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     match words {
-        [] => compare(&counts(&findings("")?), &read()?),
+        [] => {
+            links::check(&files()?)?;
+            compare(&counts(&findings("")?), &read()?)
+        }
         ["--list"] => list(""),
         ["--list", path] => list(path.trim_start_matches("./").trim_end_matches('/')),
         ["--write"] => write(),
@@ -73,7 +79,7 @@ fn findings(path: &str) -> Result<Vec<(String, Finding)>> {
 }
 
 /// All files of the project that can have prose. Git is not asked: a source archive has none.
-fn files() -> Result<Vec<String>> {
+pub(crate) fn files() -> Result<Vec<String>> {
     let mut files = Vec::new();
     let mut open = vec![PathBuf::from(".")];
     while let Some(folder) = open.pop() {

