@@ -14,6 +14,7 @@ mod families;
 mod http2_beside;
 mod limits;
 mod memory;
+mod pages;
 mod programs;
 mod resilience;
 mod security;

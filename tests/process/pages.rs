@@ -1,0 +1,249 @@
+//! The commands of the documentation, as they are written there: "Start", and the tasks that need one machine.
+//!
+//! A comment before a code block marks it:
+//!
+//! - `<!-- test: run -->`: a shell runs the block, which ends with 0. `; prints "TEXT"` expects a text in its output, `; exits 0 or 2`
+//!   another code.
+//! - `<!-- test: until; prints "TEXT" -->`: the block is repeated until it prints the text.
+//! - `<!-- test: file PATH -->`: the block is written to this file.
+//! - `<!-- test: as in PATH -->`: each line of the block is a line of this document, whose commands another test runs.
+//!
+//! Each page has a folder, in which `examples` is the project's, and a mesh of its own.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use leno_tests::binaries;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Far more than a block takes that has to be repeated.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Do {
+    Run { codes: Vec<i32>, prints: Option<String> },
+    Until { prints: String },
+    File { path: String },
+    AsIn { path: String },
+}
+
+#[derive(Debug)]
+struct Block {
+    line: usize,
+    what: Do,
+    text: String,
+}
+
+/// The marked blocks of a page.
+fn blocks(page: &str) -> Result<Vec<Block>> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let mark = line.strip_prefix("<!-- test: ").and_then(|rest| rest.strip_suffix(" -->"));
+        let Some(mark) = mark else { continue };
+        let what = mark_of(mark).with_context(|| format!("line {}: {mark:?}", index + 1))?;
+        let fence = lines.next().map_or("", |(_, line)| line);
+        ensure!(fence.starts_with("```"), "line {}: no code block follows the mark", index + 1);
+        let text = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+        let text = text.map(|line| format!("{line}\n")).collect();
+        blocks.push(Block { line: index + 1, what, text });
+    }
+    Ok(blocks)
+}
+
+fn mark_of(mark: &str) -> Result<Do> {
+    if let Some(path) = mark.strip_prefix("file ") {
+        return Ok(Do::File { path: path.to_owned() });
+    }
+    if let Some(path) = mark.strip_prefix("as in ") {
+        return Ok(Do::AsIn { path: path.to_owned() });
+    }
+    let mut parts = mark.split("; ");
+    let verb = parts.next();
+    let (mut codes, mut prints) = (vec![0], None);
+    for part in parts {
+        if let Some(text) = part.strip_prefix("prints \"").and_then(|rest| rest.strip_suffix('"')) {
+            prints = Some(text.replace("\\\"", "\""));
+        } else if let Some(list) = part.strip_prefix("exits ") {
+            codes = list.split(" or ").map(str::parse).collect::<Result<_, _>>()?;
+        } else {
+            bail!("{part:?} is not a known condition");
+        }
+    }
+    match (verb, prints) {
+        (Some("run"), prints) => Ok(Do::Run { codes, prints }),
+        (Some("until"), Some(prints)) => Ok(Do::Until { prints }),
+        (verb, _) => bail!("{verb:?} is not run, until (with prints) or file"),
+    }
+}
+
+fn project() -> Result<PathBuf> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?)
+}
+
+/// A folder to type in, and the mesh that is started there.
+struct Shell {
+    place: tempfile::TempDir,
+    leno: PathBuf,
+}
+
+impl Shell {
+    fn new(page: &str) -> Result<Self> {
+        let place = binaries::scratch(&page.replace('/', "-"))?;
+        std::os::unix::fs::symlink(project()?.join("examples"), place.path().join("examples"))?;
+        let leno = binaries::find("leno")?;
+        Ok(Self { place, leno })
+    }
+
+    fn state(&self) -> PathBuf {
+        self.place.path().join("state")
+    }
+
+    /// Exit code and output of a script.
+    fn run(&self, script: &str) -> Result<(Option<i32>, String)> {
+        let programs = self.leno.parent().context("programs have a folder")?;
+        let output = Command::new("bash")
+            .args(["-e", "-o", "pipefail", "-c"])
+            .arg(format!("exec 2>&1\nPATH=\"$PROGRAMS:$PATH\"\n{script}"))
+            .current_dir(self.place.path())
+            .env("PROGRAMS", programs)
+            .env("LENO_STATE_DIR", self.state())
+            .stdin(std::process::Stdio::null())
+            .output()?;
+        Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+
+    fn block(&self, Block { what, text, .. }: &Block) -> Result<()> {
+        match what {
+            Do::File { path } => {
+                let path = self.place.path().join(path);
+                std::fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+                std::fs::write(path, text)?;
+            }
+            Do::AsIn { path } => {
+                let there = std::fs::read_to_string(project()?.join(path))?;
+                // A comment after a command explains it.
+                let there: Vec<&str> =
+                    there.lines().map(|line| line.split("  ").next().unwrap_or(line)).collect();
+                for line in text.lines() {
+                    ensure!(there.contains(&line), "{line:?} is not a line of {path}");
+                }
+            }
+            Do::Run { codes, prints } => {
+                let (code, said) = self.run(text)?;
+                ensure!(
+                    code.is_some_and(|code| codes.contains(&code)),
+                    "exit code {code:?}:\n{said}"
+                );
+                let expected = prints.as_deref().unwrap_or_default();
+                ensure!(said.contains(expected), "{expected:?} is not in the output:\n{said}");
+            }
+            Do::Until { prints } => {
+                let began = Instant::now();
+                while let (_, said) = self.run(text)?
+                    && !said.contains(prints)
+                {
+                    ensure!(began.elapsed() < PATIENCE, "{prints:?} is not in the output:\n{said}");
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Shell {
+    /// A page that failed has left its mesh in the background.
+    fn drop(&mut self) {
+        if self.state().exists() {
+            let mut down = Command::new(&self.leno);
+            drop(down.arg("--state-dir").arg(self.state()).arg("down").output());
+        }
+    }
+}
+
+#[track_caller]
+fn check(page: &str) {
+    binaries::require_root().expect("root");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let text = std::fs::read_to_string(&path).expect("a page");
+    let blocks = blocks(&text).unwrap_or_else(|error| panic!("docs/{page}: {error:#}"));
+    assert!(!blocks.is_empty(), "docs/{page} has no marked block");
+    let shell = Shell::new(page).expect("a folder");
+    for block in &blocks {
+        if let Err(error) = shell.block(block) {
+            panic!("docs/{page}:{}: {error:#}\n\nThe block:\n{}", block.line, block.text);
+        }
+    }
+    assert!(!shell.state().exists(), "docs/{page} does not end its mesh");
+}
+
+#[test]
+fn start_on_a_laptop() {
+    check("start/laptop.md");
+}
+
+#[test]
+fn start_on_a_cluster() {
+    check("start/cluster.md");
+}
+
+#[test]
+fn rotate_a_root() {
+    check("tasks/rotate-a-root.md");
+}
+
+#[test]
+fn mesh_an_application() {
+    check("tasks/mesh-an-application.md");
+}
+
+#[test]
+fn canary() {
+    check("tasks/canary.md");
+}
+
+#[test]
+fn default_deny() {
+    check("tasks/default-deny.md");
+}
+
+#[test]
+fn debug_502_503() {
+    check("tasks/debug-502-503.md");
+}
+
+#[test]
+fn slow_call() {
+    check("tasks/slow-call.md");
+}
+
+#[test]
+fn benchmark_a_service() {
+    check("tasks/benchmark-a-service.md");
+}
+
+#[test]
+fn benchmark_a_mesh() {
+    check("tasks/benchmark-a-mesh.md");
+}
+
+#[test]
+fn marks_are_read() {
+    let page = "text\n<!-- test: run; exits 0 or 2; prints \"a \\\"b\\\"\" -->\n```sh\nx\ny\n```\n\
+        <!-- test: file a/b.yaml -->\n```yaml\nz\n```\n```sh\nnot marked\n```\n";
+    let found = blocks(page).expect("two blocks");
+    let seen: Vec<String> = found.iter().map(|block| format!("{block:?}")).collect();
+    assert_eq!(
+        seen,
+        [
+            r#"Block { line: 2, what: Run { codes: [0, 2], prints: Some("a \"b\"") }, text: "x\ny\n" }"#,
+            r#"Block { line: 7, what: File { path: "a/b.yaml" }, text: "z\n" }"#,
+        ]
+    );
+    for wrong in ["until", "run; print \"x\"", "walk", "run; exits now"] {
+        let page = format!("<!-- test: {wrong} -->\n```\n```\n");
+        assert!(blocks(&page).is_err(), "{wrong}");
+    }
+    assert!(blocks("<!-- test: run -->\n\n```\n```\n").is_err());
+}
