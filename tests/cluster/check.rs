@@ -187,7 +187,9 @@ fn webhook(change: impl FnOnce(&mut Vec<Value>)) -> Result<Changed> {
 /// There is no pod of it to look at.
 fn refused_workload(place: &Place) {
     let mut host = Worker::new("host").deployment();
-    host["spec"]["template"]["spec"]["hostNetwork"] = true.into();
+    let template = &mut host["spec"]["template"];
+    template["spec"]["hostNetwork"] = true.into();
+    template["metadata"]["labels"]["leno.dev/inject"] = "enabled".into();
     host["spec"]["template"]["spec"]["serviceAccountName"] = "web".into();
     place.apply(&[host]);
     let seen = format!("refused: deployment {}/host", place.name);

@@ -265,6 +265,7 @@ fn what_cannot_be_in_the_mesh_is_refused_with_the_reason() {
     let pod = || once("no", &[], &[client("http://web/", 1)]);
     let mut host = pod();
     host["spec"]["hostNetwork"] = true.into();
+    host["metadata"]["labels"]["leno.dev/inject"] = "enabled".into();
     refused(&place, &host, "hostNetwork");
     let mut user = pod();
     user["spec"]["securityContext"] = json!({"runAsUser": 2102});
@@ -272,11 +273,16 @@ fn what_cannot_be_in_the_mesh_is_refused_with_the_reason() {
     let mut annotated = pod();
     annotated["metadata"]["annotations"] = json!({"config.leno.dev/skip-inbund-ports": "25"});
     refused(&place, &annotated, "skip-inbound-ports");
-    // Outside of the mesh, by its own word, it may.
-    host["metadata"]["labels"]["leno.dev/inject"] = "disabled".into();
+    // Without its own label it is left outside, with an Event.
+    host["metadata"]["labels"].as_object_mut().expect("labels").remove("leno.dev/inject");
     host["spec"]["containers"][0]["command"] = json!(["leno-worker", "--version"]);
     place.apply(&[host]);
     assert_eq!(place.ended("no", END_WAIT), "Succeeded");
+    let event = until("an Event about the pod", END_WAIT, || {
+        let events = ["get", "events", "--field-selector", "reason=InjectionSkipped"];
+        place.json(&events).ok()?["items"].as_array()?.first().cloned()
+    });
+    assert_eq!(event["involvedObject"]["name"], "no", "{event}");
 }
 
 fn refused(place: &Place, pod: &Value, word: &str) {

@@ -2,9 +2,9 @@
 
 use crate::ca::root::Brought;
 use clap::{Parser, Subcommand};
-use leno_inject::Mesh;
 use leno_inject::annotation::{Resources, value};
 use leno_inject::scope::Words;
+use leno_inject::{HostNetwork, Mesh};
 use leno_runtime::duration;
 use leno_runtime::log::Format;
 use std::net::SocketAddr;
@@ -79,6 +79,12 @@ pub struct Run {
     /// Read linkerd.io/inject if leno.dev/inject is absent; use false beside linkerd's own injector.
     #[arg(long, value_name = "BOOLEAN", default_value_t = true, action = clap::ArgAction::Set)]
     pub linkerd_annotations: bool,
+    /// Pods with hostNetwork in a namespace of the mesh: leave them outside (skip), or refuse them.
+    #[arg(long, value_name = "WORD", default_value = "skip", value_parser = ["skip", "refuse"])]
+    pub host_network: String,
+    /// Add prometheus.io annotations to injected pods that have none.
+    #[arg(long, value_name = "BOOLEAN", default_value_t = false, action = clap::ArgAction::Set)]
+    pub prometheus_annotations: bool,
     /// Address for proxies.
     #[arg(long, value_name = "IP:PORT")]
     pub listen: SocketAddr,
@@ -174,6 +180,11 @@ impl Run {
                 memory_limit: self.proxy_memory_limit.clone(),
             },
             words: self.words(),
+            host_network: match self.host_network.as_str() {
+                "refuse" => HostNetwork::Refuse,
+                _ => HostNetwork::Skip,
+            },
+            prometheus_annotations: self.prometheus_annotations,
             namespace,
             ..Mesh::default()
         }

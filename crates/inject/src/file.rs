@@ -90,7 +90,9 @@ pub fn inject_file(file: &str, namespace: &str, namespaces: &Namespaces, mesh: &
         };
         match inject(pod, &Namespace { name, marks }, Wish::Enabled, mesh) {
             Outcome::Inject(Injected { patch, warnings }) => (patch, Said::Injected, warnings),
-            Outcome::Skip(reason) => (Vec::new(), Said::Skipped(Some(reason)), Vec::new()),
+            Outcome::Skip(reason) | Outcome::LeaveOut(reason) => {
+                (Vec::new(), Said::Skipped(Some(reason)), Vec::new())
+            }
             Outcome::Refuse(reasons) => (Vec::new(), Said::Refused(reasons), Vec::new()),
         }
     })

@@ -1,7 +1,7 @@
 //! The one function that decides on a pod and makes its patch.
 
 use crate::annotation::{self, LINKERD_INJECT, MESHED, WAS};
-use crate::mesh::{self, Mesh};
+use crate::mesh::{self, HostNetwork, Mesh};
 use crate::scope::{self, EXCLUDED, Marks, Namespace, Wish, Words};
 use crate::{is_empty, names, pod};
 use leno_manifest::patch::{Operation, escaped};
@@ -14,6 +14,8 @@ pub enum Outcome {
     Inject(Injected),
     /// It stays as it is, for this reason.
     Skip(String),
+    /// Its namespace is in the mesh, and it is left outside for this reason; an Event says so.
+    LeaveOut(String),
     /// It is wished into the mesh and cannot be in it, for these reasons.
     Refuse(Vec<String>),
 }
@@ -48,6 +50,13 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Ok(Wish::Enabled) => {}
     }
     let spec = pod.get("spec").unwrap_or(&Value::Null);
+    if mesh.host_network == HostNetwork::Skip
+        && scope::is_on_host_network(spec)
+        && !scope::is_injected(spec)
+        && scope::wish(&marks, &Marks::default(), Wish::Disabled, mesh.words) == Ok(Wish::Disabled)
+    {
+        return Outcome::LeaveOut("it uses the node's network (hostNetwork)".to_owned());
+    }
     // What was injected before may have been changed since, by hand or by another webhook.
     let whole = scope::is_whole(spec);
     let mut wrong = scope::obstacles(spec);
@@ -134,6 +143,12 @@ fn patch(
     let create_metadata = prepare("/metadata", metadata, &mut was);
     let create = create_metadata || prepare("/metadata/annotations", annotations, &mut was);
     let mut ours = Map::from_iter([(MESHED.to_owned(), json!("true"))]);
+    if mesh.prometheus_annotations && !is_scraped(annotations) {
+        let port = names::ADMIN_PORT.to_string();
+        for (name, value) in [("scrape", "true"), ("port", &port), ("path", "/metrics")] {
+            ours.insert(format!("{SCRAPE}{name}"), value.into());
+        }
+    }
     if !was.is_empty() {
         ours.insert(WAS.to_owned(), Value::Object(was).to_string().into());
     }
@@ -151,6 +166,15 @@ fn patch(
         );
     }
     steps
+}
+
+/// Annotations by which a usual scrape configuration of Prometheus finds a pod.
+const SCRAPE: &str = "prometheus.io/";
+
+/// Whether the application says itself where its metrics are. Prometheus reads one port of a pod by annotations, so the application's own is kept.
+fn is_scraped(annotations: Option<&Value>) -> bool {
+    let names = annotations.and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    names.into_iter().any(|name| name.starts_with(SCRAPE))
 }
 
 /// Whether a field has to be made. What it was is remembered where that was something: `null`, `[]`, `{}`.

@@ -21,7 +21,7 @@ pub mod uninject;
 pub mod workload;
 
 pub use inject::{Injected, Outcome, inject};
-pub use mesh::Mesh;
+pub use mesh::{HostNetwork, Mesh};
 pub use uninject::uninject;
 
 use serde_json::Value;

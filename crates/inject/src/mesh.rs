@@ -27,6 +27,19 @@ pub struct Mesh {
     pub resources: Resources,
     /// Whose annotations about injection are read.
     pub words: Words,
+    /// What becomes of pods on the node's network.
+    pub host_network: HostNetwork,
+    /// Injected pods get the annotations `prometheus.io/scrape`, `port` and `path`, unless they have one of them.
+    pub prometheus_annotations: bool,
+}
+
+/// What becomes of a pod on the node's network (`hostNetwork`) whose namespace is in the mesh. A pod that asks for a proxy itself is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostNetwork {
+    /// It is left outside the mesh, as by linkerd and Istio.
+    Skip,
+    #[default]
+    Refuse,
 }
 
 impl Mesh {
@@ -90,6 +103,8 @@ impl Default for Mesh {
                 ..Resources::default()
             },
             words: Words::LinkerdsToo,
+            host_network: HostNetwork::default(),
+            prometheus_annotations: false,
         }
     }
 }

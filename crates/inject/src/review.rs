@@ -42,6 +42,21 @@ pub struct Answer {
     pub verdict: Verdict,
     /// Why a pod is refused, or bytes are.
     pub message: Option<String>,
+    /// The object of an Event about a pod that is left outside the mesh; `None` in a dry run.
+    pub left_out: Option<LeftOut>,
+}
+
+/// A pod that is left outside the mesh although its namespace is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// `apiVersion`, kind, name and UID of what made the pod; of the pod, where nothing did.
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+    /// Empty for a pod, which has none yet.
+    pub uid: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// Answers a review. `namespace` gives labels and annotations of the namespace that the pod is made in, as far as they are known.
@@ -61,9 +76,10 @@ pub fn respond<'a>(
     namespace: impl FnOnce(&str) -> Marks<'a>,
     mesh: &Mesh,
 ) -> Answer {
+    let mut left_out = None;
     let (response, malformed) = match read(review) {
         Err(wrong) => (refused(400, &format!("leno: {wrong}")), true),
-        Ok(request) => (decided(&request, namespace, mesh), false),
+        Ok(request) => (decided(&request, namespace, mesh, &mut left_out), false),
     };
     let verdict = match (malformed, &response["allowed"], response.get("patch")) {
         (true, ..) => Verdict::Malformed,
@@ -72,7 +88,7 @@ pub fn respond<'a>(
         _ => Verdict::Refused,
     };
     let message = response.pointer("/status/message").and_then(Value::as_str).map(str::to_owned);
-    Answer { bytes: enveloped(response, review), verdict, message }
+    Answer { bytes: enveloped(response, review), verdict, message, left_out }
 }
 
 /// A review that cannot be decided now: whoever makes the pod tries again.
@@ -80,7 +96,7 @@ pub fn respond<'a>(
 pub fn unavailable(review: &[u8], why: &str) -> Answer {
     let message = format!("leno: {why}; try again");
     let bytes = enveloped(refused(503, &message), review);
-    Answer { bytes, verdict: Verdict::Refused, message: Some(message) }
+    Answer { bytes, verdict: Verdict::Refused, message: Some(message), left_out: None }
 }
 
 /// The namespace that a review is about; `None` where it cannot be read, or there is none.
@@ -133,7 +149,12 @@ fn read(review: &[u8]) -> Result<Value, String> {
     }
 }
 
-fn decided<'a>(request: &Value, namespace: impl FnOnce(&str) -> Marks<'a>, mesh: &Mesh) -> Value {
+fn decided<'a>(
+    request: &Value,
+    namespace: impl FnOnce(&str) -> Marks<'a>,
+    mesh: &Mesh,
+    left_out: &mut Option<LeftOut>,
+) -> Value {
     let text = |pointer: &str| request.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let is_pod = text("/kind/group").is_empty() && text("/kind/kind") == "Pod";
     if !is_pod || text("/operation") != "CREATE" || !text("/subResource").is_empty() {
@@ -146,6 +167,12 @@ fn decided<'a>(request: &Value, namespace: impl FnOnce(&str) -> Marks<'a>, mesh:
     };
     match inject(pod, &namespace, Wish::Disabled, mesh) {
         Outcome::Skip(_) => json!({"allowed": true}),
+        Outcome::LeaveOut(reason) => {
+            let warning = format!("leno: this pod is left outside the mesh: {reason}");
+            let is_dry = request.get("dryRun") == Some(&Value::Bool(true));
+            *left_out = (!is_dry).then(|| maker(pod, reason));
+            json!({"allowed": true, "warnings": [warning]})
+        }
         Outcome::Inject(Injected { patch, warnings }) => allowed(&patch, &warnings),
         Outcome::Refuse(reasons) => refused(
             403,
@@ -154,6 +181,29 @@ fn decided<'a>(request: &Value, namespace: impl FnOnce(&str) -> Marks<'a>, mesh:
                 reasons.join("; ")
             ),
         ),
+    }
+}
+
+/// What has made a pod.
+fn maker(pod: &Value, reason: String) -> LeftOut {
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match owner {
+        Some(owner) => LeftOut {
+            api_version: text(&owner["apiVersion"]),
+            kind: text(&owner["kind"]),
+            name: text(&owner["name"]),
+            uid: text(&owner["uid"]),
+            reason,
+        },
+        None => LeftOut {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: text(&pod["metadata"]["name"]),
+            uid: String::new(),
+            reason,
+        },
     }
 }
 

@@ -190,6 +190,11 @@ pub(crate) fn is_static(metadata: Option<&Value>) -> bool {
     annotations.is_some_and(|annotations| annotations.get(STATIC).is_some())
 }
 
+/// Whether a pod uses the network of its node.
+pub(crate) fn is_on_host_network(spec: &Value) -> bool {
+    spec.get("hostNetwork") == Some(&Value::Bool(true))
+}
+
 /// Whether a pod can run on nodes with Windows alone, or says what is understood there alone.
 fn is_of_windows(spec: &Value) -> bool {
     const KEYS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
@@ -277,7 +282,7 @@ pub fn obstacles(spec: &Value) -> Vec<String> {
     if !wrong.is_empty() {
         return wrong;
     }
-    if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+    if is_on_host_network(spec) {
         wrong.push(
             "it uses the node's network (hostNetwork), whose traffic must not be captured"
                 .to_owned(),

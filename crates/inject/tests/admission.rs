@@ -1,9 +1,9 @@
 //! Reviews as an API server sends them, and as nobody should.
 
 use base64::Engine as _;
-use leno_inject::Mesh;
-use leno_inject::review::{REVIEW_BYTES_MAX, answer};
-use leno_inject::scope::Marks;
+use leno_inject::review::{LeftOut, REVIEW_BYTES_MAX, answer};
+use leno_inject::scope::{Marks, Namespace, Wish};
+use leno_inject::{HostNetwork, Mesh, Outcome, inject};
 use leno_manifest::patch::{Operation, apply};
 use serde_json::{Value, json};
 
@@ -78,6 +78,80 @@ fn a_pod_gets_its_proxy() {
     assert_eq!(patched["spec"]["containers"], json!([app]));
     let again = respond(review(&patched).to_string().as_bytes(), "enabled");
     assert_eq!(again, json!({"uid": response["uid"], "allowed": true}), "twice is once");
+}
+
+/// A pod on the node's network in a namespace of the mesh. A pod with the label `enabled` itself is refused.
+#[test]
+fn pods_on_the_network_of_the_node_are_left_outside_or_refused() {
+    #[track_caller]
+    fn check(
+        host_network: HostNetwork,
+        own: &str,
+        is_dry: bool,
+        expected: Result<Option<&str>, ()>,
+    ) {
+        let labels = if own.is_empty() { json!({}) } else { json!({"leno.dev/inject": own}) };
+        let spec = json!({"containers": [{"name": "app"}], "hostNetwork": true});
+        let mut pod = pod(labels, spec);
+        pod["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "0"},
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "1", "controller": true},
+        ]);
+        let mut review = review(&pod);
+        review["request"]["dryRun"] = is_dry.into();
+        let mesh = Mesh { host_network, ..Mesh::default() };
+        let marks = |_: &str| {
+            let mut marks = Marks::default();
+            marks.labels.insert("leno.dev/inject", "enabled");
+            marks
+        };
+        let answer = leno_inject::review::respond(review.to_string().as_bytes(), marks, &mesh);
+        let response: Value = serde_json::from_slice(&answer.bytes).expect("JSON");
+        let response = &response["response"];
+        assert_eq!(response["allowed"], expected.is_ok(), "{response}");
+        let warns =
+            response["warnings"][0].as_str().is_some_and(|text| text.contains("hostNetwork"));
+        assert_eq!(warns, expected.is_ok() && own.is_empty(), "{response}");
+        let left_out = answer.left_out.as_ref();
+        let shown = left_out.map(|left_out| {
+            let LeftOut { api_version, kind, name, uid, .. } = left_out;
+            format!("{api_version} {kind} {name} {uid}")
+        });
+        assert_eq!(shown.as_deref(), expected.unwrap_or(None));
+    }
+    check(HostNetwork::Skip, "", false, Ok(Some("apps/v1 DaemonSet agent 1")));
+    check(HostNetwork::Skip, "", true, Ok(None));
+    check(HostNetwork::Skip, "disabled", false, Ok(None));
+    check(HostNetwork::Skip, "enabled", false, Err(()));
+    check(HostNetwork::Refuse, "", false, Err(()));
+    check(HostNetwork::Refuse, "disabled", false, Ok(None));
+}
+
+#[test]
+fn annotations_for_prometheus_leave_those_of_the_application() {
+    #[track_caller]
+    fn check(is_wanted: bool, own: Value, expected: Value) {
+        let mut pod = pod(json!({}), json!({"containers": [{"name": "app"}]}));
+        pod["metadata"]["annotations"] = own;
+        let mesh = Mesh { prometheus_annotations: is_wanted, ..Mesh::default() };
+        let namespace = Namespace { name: "shop", ..Namespace::default() };
+        let Outcome::Inject(injected) = inject(&pod, &namespace, Wish::Enabled, &mesh) else {
+            panic!("it gets a proxy")
+        };
+        apply(&mut pod, &injected.patch).expect("a patch");
+        let all = pod["metadata"]["annotations"].as_object().expect("annotations").clone();
+        let shown: serde_json::Map<_, _> =
+            all.into_iter().filter(|(name, _)| name.starts_with("prometheus.io/")).collect();
+        assert_eq!(Value::Object(shown), expected);
+    }
+    let ours = json!({
+        "prometheus.io/scrape": "true", "prometheus.io/port": "4191", "prometheus.io/path": "/metrics",
+    });
+    check(true, Value::Null, ours.clone());
+    check(true, json!({"a": "b"}), ours);
+    check(true, json!({"prometheus.io/port": "80"}), json!({"prometheus.io/port": "80"}));
+    check(true, json!({"prometheus.io/scrape": "false"}), json!({"prometheus.io/scrape": "false"}));
+    check(false, json!({"a": "b"}), json!({}));
 }
 
 #[test]

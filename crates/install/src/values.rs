@@ -302,7 +302,9 @@ mod tests {
         check("control.replicas=many", &["control.replicas: \"many\" is not of type integer"]);
         check(
             "proxy.imgae=x",
-            &["proxy.imgae is unknown; known values here: image, imagePullPolicy, resources"],
+            &[
+                "proxy.imgae is unknown; known values here: image, imagePullPolicy, prometheusAnnotations, resources",
+            ],
         );
         check(
             "proxy.imagePullPolicy=always",

@@ -63,6 +63,8 @@ fn mesh(wish: &Inject) -> anyhow::Result<Mesh> {
         trust_anchors: wish.trust_anchors.clone(),
         resources: defaults.resources,
         words: defaults.words,
+        host_network: defaults.host_network,
+        prometheus_annotations: defaults.prometheus_annotations,
         namespace,
     })
 }

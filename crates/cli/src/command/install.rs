@@ -40,7 +40,14 @@ pub(crate) fn install(wish: &Install) -> Result<ExitCode> {
         })?;
     }
     choosing.identity_or(now, |domain| Ok(certificates::make(domain, now)?))?;
-    print(&render(&choosing.finish(), &wish.namespace)?, wish.choice.output)
+    let values = choosing.finish();
+    let code = print(&render(&values, &wish.namespace)?, wish.choice.output)?;
+    if values["control"]["replicas"] == 1 {
+        eprintln!(
+            "leno: the control plane has one replica. While it restarts, new pods of the mesh are rejected and Kubernetes tries again. For production, use leno install --ha"
+        );
+    }
+    Ok(code)
 }
 
 /// Prints the installation that the cluster has, with other values or of another version.

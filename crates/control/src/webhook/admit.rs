@@ -1,27 +1,37 @@
 //! One review: what is known of its Namespace, then the decision of crate `inject`.
 //!
-//! There are no side effects, so a dry run is answered like any other. A refusal is in our log and, by the API server, in the answer to who
+//! A pod that is left outside the mesh gets an Event, except in a dry run. A refusal is in our log and, by the API server, in the answer to who
 //! makes the pod; controllers write it into an Event of their own (`FailedCreate`).
 
-use crate::limit::{NAMESPACE_WAIT_MAX, NAMESPACES_ASKED_MAX};
+use crate::limit::{API_WAIT_MAX, NAMESPACE_WAIT_MAX, NAMESPACES_ASKED_MAX};
 use crate::metrics::Metrics;
 use crate::source::Inventory;
-use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use crate::status::parents::CONTROLLER;
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
 use kube::{Api, Client};
 use leno_inject::Mesh;
-use leno_inject::review::{Answer, Verdict, namespace, respond, unavailable};
+use leno_inject::review::{Answer, LeftOut, Verdict, namespace, respond, unavailable};
 use leno_inject::scope::{EXCLUDED, Marks, Wish, wish};
+use leno_runtime::tasks;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tracing::{debug, info};
 
+/// Events that are being written at the same time.
+const EVENTS_AT_A_TIME_MAX: usize = 4;
+
 /// Answers reviews.
 pub struct Admission {
     inventories: watch::Receiver<Arc<Inventory>>,
+    client: Client,
     namespaces: Api<Namespace>,
     asking: Semaphore,
+    reporting: Arc<Semaphore>,
     mesh: Mesh,
     metrics: Arc<Metrics>,
 }
@@ -36,7 +46,9 @@ impl Admission {
         metrics: Arc<Metrics>,
     ) -> Self {
         let asking = Semaphore::new(NAMESPACES_ASKED_MAX);
-        Self { inventories, namespaces: Api::all(client), asking, mesh, metrics }
+        let reporting = Arc::new(Semaphore::new(EVENTS_AT_A_TIME_MAX));
+        let namespaces = Api::all(client.clone());
+        Self { inventories, client, namespaces, asking, reporting, mesh, metrics }
     }
 
     pub(super) fn metrics(&self) -> &Arc<Metrics> {
@@ -54,6 +66,9 @@ impl Admission {
             Err(why) => unavailable(review, &format!("Namespace {name}: {why}")),
         };
         self.told(&name, &answer);
+        if let Some(left_out) = &answer.left_out {
+            self.report(&name, left_out);
+        }
         answer.bytes
     }
 
@@ -88,6 +103,20 @@ impl Admission {
             .unwrap_or_else(|_| Err("the API server did not return it in time".to_owned()))
     }
 
+    /// Writes an Event beside the answer. Beyond the limit of Events at a time there is none: it is the warning in the answer that must arrive.
+    fn report(&self, namespace: &str, left_out: &LeftOut) {
+        let Ok(turn) = self.reporting.clone().try_acquire_owned() else { return };
+        let event = skipped(namespace, left_out, Timestamp::now());
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        tasks::spawn("event", async move {
+            let _turn = turn;
+            let written = timeout(API_WAIT_MAX, api.create(&PostParams::default(), &event)).await;
+            if !matches!(written, Ok(Ok(_))) {
+                debug!(?written, "the Event about a pod outside the mesh was not written");
+            }
+        });
+    }
+
     fn told(&self, namespace: &str, answer: &Answer) {
         self.metrics.injector.admitted(answer.verdict);
         let message = answer.message.as_deref().unwrap_or_default();
@@ -97,5 +126,34 @@ impl Admission {
                 debug!(namespace, verdict = ?answer.verdict, "pod admitted");
             }
         }
+    }
+}
+
+/// The Event about a pod outside the mesh, at what has made the pod.
+fn skipped(namespace: &str, left_out: &LeftOut, now: Timestamp) -> Event {
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let LeftOut { api_version, kind, name, uid, reason } = left_out;
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}.", name.chars().take(200).collect::<String>())),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        action: Some("Admit".to_owned()),
+        event_time: Some(MicroTime(now)),
+        note: Some(format!("the pod is left outside the mesh: {reason}")),
+        reason: Some("InjectionSkipped".to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: given(api_version),
+            kind: given(kind),
+            name: given(name),
+            uid: given(uid),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some("leno-injector".to_owned()),
+        type_: Some("Normal".to_owned()),
+        ..Event::default()
     }
 }

@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(named.operator, "NotIn");
             assert!(EXCLUDED.iter().chain(&["leno"]).all(|name| values.iter().any(|v| v == name)));
             assert_eq!(entry.failure_policy.as_deref(), Some("Fail"));
-            assert_eq!(entry.side_effects, "None");
+            assert_eq!(entry.side_effects, "NoneOnDryRun");
         }
     }
 }

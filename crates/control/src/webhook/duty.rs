@@ -90,7 +90,7 @@ mod tests {
     fn live(bundle: Option<&str>) -> MutatingWebhookConfiguration {
         let entry = serde_json::json!({"webhooks": [{
             "name": "pods.injector.leno.dev", "admissionReviewVersions": ["v1"],
-            "clientConfig": {}, "sideEffects": "None",
+            "clientConfig": {}, "sideEffects": "NoneOnDryRun",
         }]});
         let mut live: MutatingWebhookConfiguration = serde_json::from_value(entry).unwrap();
         if let Some(bundle) = bundle {

@@ -110,6 +110,19 @@ fn linkerds_annotations_are_read_where_it_is_wished() {
     check("injector.linkerdAnnotations=false", false);
 }
 
+#[test]
+fn what_becomes_of_pods_is_passed_to_the_control_plane() {
+    let check = |line: &str, expected: &[&str]| {
+        let arguments = deployment(&[line]).to_string();
+        for argument in expected {
+            assert!(arguments.contains(argument), "{line}: {argument}");
+        }
+    };
+    check("control.replicas=1", &["--host-network=skip", "--prometheus-annotations=false"]);
+    check("injector.hostNetwork=refuse", &["--host-network=refuse"]);
+    check("proxy.prometheusAnnotations=true", &["--prometheus-annotations=true"]);
+}
+
 /// A key that was there twice was no YAML.
 #[test]
 fn annotations_of_the_chart_can_be_changed() {

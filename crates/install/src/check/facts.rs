@@ -5,8 +5,8 @@ use super::rights::Right;
 use crate::certificates::Pair;
 use crate::{linkerd, others};
 use base64::Engine as _;
-use leno_inject::Mesh;
 use leno_inject::scope::Words;
+use leno_inject::{HostNetwork, Mesh};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
@@ -187,7 +187,13 @@ impl Facts {
 
     /// What decides on pods, as the control plane does.
     pub(super) fn mesh(&self) -> Mesh {
-        Mesh { namespace: self.namespace.clone(), words: self.words(), ..Mesh::default() }
+        let host_network = match self.config("host-network") {
+            "skip" => HostNetwork::Skip,
+            // An installation of an older version refuses them.
+            _ => HostNetwork::Refuse,
+        };
+        let namespace = self.namespace.clone();
+        Mesh { namespace, words: self.words(), host_network, ..Mesh::default() }
     }
 
     /// The name of the configuration of linkerd's injector, where there is one.

@@ -29,7 +29,7 @@ pub(super) fn missing(facts: &Facts, category: &mut Category<'_>) {
             Outcome::Refuse(reasons) => {
                 impossible.push(format!("{} ({})", full_name(pod), reasons.join("; ")));
             }
-            Outcome::Skip(_) => {}
+            Outcome::Skip(_) | Outcome::LeaveOut(_) => {}
         }
     }
     let verdict = (!without.is_empty()).then(|| {

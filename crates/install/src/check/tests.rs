@@ -537,7 +537,11 @@ fn proxies() {
     check(facts(), add(pod("shop", "old-1", None)), &["× without a proxy: shop/old-1", "rollout"]);
     let mut host = pod("shop", "host-1", None);
     host["spec"]["hostNetwork"] = true.into();
-    check(facts(), add(host), &["‼ shop/host-1 (", "leno.dev/inject=disabled"]);
+    check(facts(), add(host.clone()), &["‼ shop/host-1 (", "leno.dev/inject=disabled"]);
+    let mut skips = facts();
+    object(&mut skips, CONFIG)["data"]["host-network"] = "skip".into();
+    skips.pods.push(host);
+    assert_eq!(told(&skips), "");
     let mut done = pod("shop", "job-1", None);
     done["status"]["phase"] = "Succeeded".into();
     let mut finished = facts();

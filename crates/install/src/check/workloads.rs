@@ -89,7 +89,7 @@ fn wishes_proxies(facts: &Facts, workload: &Value, mesh: &Mesh) -> bool {
     scope::is_injected(&pod["spec"])
         || !matches!(
             inject(&pod, &namespace_of(facts, name), Wish::Disabled, mesh),
-            Outcome::Skip(_)
+            Outcome::Skip(_) | Outcome::LeaveOut(_)
         )
 }
 
