@@ -3,9 +3,11 @@
 //! sizes, extensions and trailers included, so that the next reader finds the same end.
 //!
 //! Strict where readers are known to differ: a chunk size is plain hexadecimal within 63 bits;
-//! after it come white space and `;` or CRLF, nothing else; CR and LF stand only together;
+//! after it come white space, then `;` or CRLF, nothing else; CR and LF stand only together;
 //! data ends in CRLF; trailers are well-formed header lines. What a trailer is called is not
 //! judged: it is no header, and nobody may read framing from it.
+//!
+//! Some servers pad the chunk size with spaces. Readers take the same size or refuse it.
 //!
 //! An error may come after part of a broken chunk line was already handed out for forwarding. The next
 //! reader then waits for a line that never ends, and sees the connection close instead.
@@ -46,7 +48,7 @@ enum State {
         size: u64,
         digits: u8,
     },
-    /// White space between size and `;`.
+    /// White space after the size.
     SizeSpace {
         size: u64,
     },
@@ -178,7 +180,9 @@ impl BodyReader {
             (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
                 larger(size, digits, byte)?
             }
-            (State::Size { size, .. }, b'\r') => State::SizeLineFeed { size },
+            (State::Size { size, .. } | State::SizeSpace { size }, b'\r') => {
+                State::SizeLineFeed { size }
+            }
             (State::Size { size, .. } | State::SizeSpace { size }, b' ' | b'\t') => {
                 self.extension_bytes(1)?;
                 State::SizeSpace { size }

@@ -29,6 +29,8 @@ fn bodies_end_where_they_end() {
     check(Chunked, b"2\r\nab\r\n0\r\n\r\nabc", 12, true, 2);
     check(Chunked, b"2;x\r\nab\r\n0\r\nX: y\r\n\r\nabc", 20, true, 2);
     check(Chunked, b"10\r\nabc", 7, false, 3);
+    // Some servers pad the size.
+    check(Chunked, b"2 \r\nab\r\n0\t \r\n\r\nabc", 15, true, 2);
 }
 
 #[test]
