@@ -3,6 +3,7 @@
 mod bad_clients;
 mod bad_servers;
 mod misdirected;
+mod own_ports;
 mod policy;
 mod rotation;
 mod standing;
@@ -41,6 +42,16 @@ fn plain_text_to_unmeshed_peers_only() {
 #[test]
 fn bad_client_certificates_are_refused() {
     bad_clients::refused();
+}
+
+#[test]
+fn transport_headers_name_no_port_of_the_proxy() {
+    own_ports::refused();
+}
+
+#[test]
+fn handshakes_that_nobody_finishes_hold_up_no_other() {
+    own_ports::half_handshakes();
 }
 
 #[test]

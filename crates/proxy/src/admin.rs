@@ -6,6 +6,7 @@
 //! The port accepts every client that reaches the pod, as Prometheus and the kubelet do. Only clients inside the pod may change something.
 //! A crowd of idle clients holds up no probe: see `leno_runtime::listen`.
 
+use crate::identity;
 use crate::telemetry::Registry;
 use crate::watchdog::Pulse;
 use bytes::Bytes;
@@ -46,12 +47,35 @@ pub struct State {
     pub config: serde_json::Value,
     /// Changes the log level; absent where logging is not ours.
     pub level: Option<LevelHandle>,
+    /// When the certificate ends.
+    pub identity: Arc<identity::Status>,
     /// Whether the data threads turn.
     pub pulse: Pulse,
     /// Where health probes come from: they keep reserved places.
     pub probe_sources: Vec<IpNet>,
     /// Families of others, in order: identity, discovery.
     pub extra: Vec<ExtraMetrics>,
+    /// Scrapes, one after the other.
+    pub turns: Turns,
+}
+
+/// Work that anybody may ask for takes turns, and at most a fifth of the time: certificates are renewed on the same thread.
+#[derive(Debug, Default)]
+pub struct Turns(tokio::sync::Mutex<Option<Instant>>);
+
+impl Turns {
+    /// Does this when its turn has come.
+    async fn take<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut next = self.0.lock().await;
+        if let Some(next) = *next {
+            tokio::time::sleep_until(next.into()).await;
+        }
+        let began = Instant::now();
+        let done = work();
+        let now = Instant::now();
+        *next = Some(now + 4 * (now - began));
+        done
+    }
 }
 
 impl fmt::Debug for State {
@@ -118,13 +142,16 @@ async fn answer(
         }
         ("/live", &Method::GET) => text(StatusCode::OK, "live\n"),
         ("/ready", &Method::GET) => {
-            if *state.ready.borrow() {
-                text(StatusCode::OK, "ready\n")
-            } else {
-                text(StatusCode::SERVICE_UNAVAILABLE, "not ready: no credential, or draining\n")
-            }
+            let why_not = match *state.ready.borrow() {
+                true if state.identity.is_expired() => "not ready: the certificate has expired\n",
+                true => return text(StatusCode::OK, "ready\n"),
+                false => "not ready: no credential, or draining\n",
+            };
+            text(StatusCode::SERVICE_UNAVAILABLE, why_not)
         }
-        ("/metrics", &Method::GET) => typed(metrics(state), "text/plain; version=0.0.4"),
+        ("/metrics", &Method::GET) => {
+            typed(state.turns.take(|| metrics(state)).await, "text/plain; version=0.0.4")
+        }
         ("/config", &Method::GET) => typed(format!("{:#}\n", state.config), "application/json"),
         ("/proxy-log-level", &Method::GET) => {
             let level = state.level.as_ref().map(LevelHandle::get).unwrap_or_default();
@@ -215,6 +242,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (ready, watched) = watch::channel(false);
+        let status = Arc::new(identity::Status::default());
         let level = leno_runtime::log::start("info", leno_runtime::log::Format::Plain).unwrap();
         let state = State {
             ready: watched,
@@ -224,6 +252,8 @@ mod tests {
             pulse: Pulse::default(),
             probe_sources: Vec::new(),
             extra: vec![Box::new(|text| text.push_str("# TYPE extra gauge\nextra 1\n"))],
+            identity: status.clone(),
+            turns: Turns::default(),
         };
         let _server = leno_runtime::tasks::spawn_owned("admin", run(listener, state));
         let check = async |request: &str, body: &str, status: u16, contains: &str| {
@@ -235,6 +265,9 @@ mod tests {
         check("GET /ready", "", 503, "no credential").await;
         ready.send_replace(true);
         check("GET /ready", "", 200, "ready").await;
+        status.cert_expiry_unix_seconds.store(1, std::sync::atomic::Ordering::Relaxed);
+        check("GET /ready", "", 503, "expired").await;
+        check("GET /live", "", 200, "live").await;
         check("GET /metrics", "", 200, "extra 1").await;
         check("GET /metrics?x=1", "", 200, "proxy_build_info").await;
         check("GET /config", "", 200, r#""workers": "1""#).await;
@@ -246,5 +279,15 @@ mod tests {
         check("PUT /proxy-log-level", "loud", 400, "loud").await;
         check("PUT /proxy-log-level", &"x".repeat(5000), 413, "4096").await;
         check("DELETE /proxy-log-level", "", 405, "").await;
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn scrapes_leave_time_for_others() {
+        const WORK: Duration = Duration::from_millis(20);
+        let turns = Turns::default();
+        let began = Instant::now();
+        let work = || std::thread::sleep(WORK);
+        tokio::join!(turns.take(work), turns.take(work), turns.take(work));
+        assert!(began.elapsed() >= 11 * WORK, "{:?}", began.elapsed());
     }
 }

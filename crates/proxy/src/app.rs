@@ -81,6 +81,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         registry: registry.clone(),
         config: config.describe().clone(),
         level: Some(level),
+        identity: identity_status.clone(),
         pulse: pulse.clone(),
         probe_sources: config.probe_sources.clone(),
         extra: vec![
@@ -89,6 +90,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
             discovery_metrics(&handle),
             Box::new(move |text| snapshot_status.write(text)),
         ],
+        turns: admin::Turns::default(),
     };
     let listener = listen::bind(admin_address, false)
         .map_err(|error| StartError::Listen(admin_address, error))?;

@@ -7,10 +7,12 @@
 //! - [`dial`]: connecting to an endpoint, plain or with mutual TLS
 //! - [`transport_header`]: the first bytes of an opaque connection between proxies
 //! - [`copy`]: bytes both ways
+//! - [`handshakes`]: TLS handshakes that clients do not finish
 //! - [`local_listener`]: whether a program still listens on a port of this pod
 
 pub mod copy;
 pub mod dial;
+pub mod handshakes;
 pub mod inbound;
 pub mod local_listener;
 pub mod original_destination;

@@ -94,6 +94,14 @@ pub struct Status {
 }
 
 impl Status {
+    /// Whether the current certificate has ended: no peer accepts it any more.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        let expiry = self.cert_expiry_unix_seconds.load(Ordering::Relaxed);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        expiry > 0 && now.as_secs() >= expiry
+    }
+
     /// We have a certificate since then.
     fn holds(&self, credentials: &Credentials, since: Duration) {
         let links = credentials.credential().links();

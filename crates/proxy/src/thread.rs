@@ -4,6 +4,7 @@
 
 use crate::capture;
 use crate::config::{Config, Limits};
+use crate::conn::handshakes::Handshakes;
 use crate::telemetry::Recorder;
 use crate::telemetry::access_log::AccessLog;
 use leno_runtime::drain::Drain;
@@ -29,6 +30,8 @@ pub struct ThreadContext {
     pub drain: Drain,
     /// Where requests are logged.
     pub access_log: Option<AccessLog>,
+    /// Handshakes of clients that are not finished.
+    pub handshakes: Handshakes,
     credentials: RefCell<watch::Receiver<Option<Arc<Credentials>>>>,
     own_addresses: Vec<IpAddr>,
     swept_at: Cell<Instant>,
@@ -58,6 +61,7 @@ impl ThreadContext {
             recorder,
             random: Random::from_entropy(),
             drain,
+            handshakes: Handshakes::default(),
             credentials: RefCell::new(credentials),
             own_addresses: own_addresses(),
             swept_at: Cell::new(Instant::now()),
@@ -74,6 +78,7 @@ impl ThreadContext {
     /// A sweep begins.
     pub fn sweeps(&self, now: Instant) {
         self.swept_at.set(now);
+        self.handshakes.sweep();
     }
 
     /// The newest credentials; the listeners are not open before the first.

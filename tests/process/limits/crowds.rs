@@ -178,6 +178,30 @@ fn idle_clients_are_closed_after_their_time_and_slow_applications_are_not() {
 }
 
 #[test]
+fn a_client_that_disappears_is_closed_at_the_application() {
+    let mesh = serving("crowd-gone", &[]);
+    let server = &mesh.pod("server").namespace;
+    let port = PORT + 1;
+    let listener = server.run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))).expect("free");
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.write_all(b"banner").expect("it is open");
+        // Data, the end or a reset.
+        told.send(stream.read(&mut [0; 16]).unwrap_or(0)).expect("the test waits");
+    });
+    let stranger = &mesh.pod("stranger").namespace;
+    let address = SocketAddr::from((mesh.pod("server").addresses.v4, port));
+    let mut stream = stranger.run(|| TcpStream::connect(address)).expect("connect");
+    stream.read_exact(&mut [0; 6]).expect("the banner");
+    let cut = stranger
+        .run(|| std::process::Command::new("ip").args(["link", "set", "eth0", "down"]).status());
+    assert!(cut.expect("ip runs").success());
+    let gone_after = Duration::from_secs(30);
+    assert_eq!(ended.recv_timeout(gone_after + wait::LIMIT), Ok(0), "the end");
+}
+
+#[test]
 fn a_scan_of_ports_starves_no_discovery() {
     let mesh = serving("crowd-scan", &[]);
     let address = mesh.pod("server").addresses.v4;

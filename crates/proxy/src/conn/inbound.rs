@@ -1,6 +1,7 @@
 //! From the mesh (or from outside it) to our application: who is it, may they, what does it carry, and then the bytes.
 
 use crate::authorize::{self, Connection, Decided, OpenGuard};
+use crate::conn::handshakes::UNFINISHED_MAX;
 use crate::conn::sniff::{self, Carried};
 use crate::conn::transport_header::{self, Decoded};
 use crate::conn::{copy, dial, local_listener, original_destination};
@@ -200,7 +201,12 @@ async fn identify(
     }
     let Stream::Plain(mut tcp) = stream else { unreachable!("nothing was accepted yet") };
     tcp.unread(ahead);
+    let unfinished = thread.handshakes.begin(client.ip()).ok_or_else(|| {
+        let text = format!("the client's address has {UNFINISHED_MAX} unfinished TLS handshakes");
+        Refusal::because(Ending::SourceLimit, text)
+    })?;
     let accepted = Box::pin(accept(thread, tcp, *target)).await?;
+    unfinished.finish();
     let mut stream = Stream::Accepted(Box::new(accepted.stream));
     if let Some(place) = stream.place() {
         place.trust();

@@ -11,6 +11,7 @@ use crate::request::decision::{Decision, Plan};
 use crate::request::local_reply::LocalReply;
 use crate::request::record::RequestRecord;
 use crate::request::side::Side;
+use crate::telemetry::Direction;
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
 use std::rc::Rc;
@@ -41,7 +42,7 @@ pub async fn serve<S: Side, C: Codec>(
         Decision::Forward(plan) => forward(thread, side, request, &plan, &mut record).await,
         Decision::Answer(reply) => End::Answer(reply),
     };
-    let (reply, close) = match end {
+    let (mut reply, close) = match end {
         End::Complete => {
             let why = Refusal::from(Ending::Complete);
             record.ended(thread, (side.direction(), side.connection()), &why);
@@ -58,6 +59,10 @@ pub async fn serve<S: Side, C: Codec>(
     let ending = reply.ending();
     (record.status, record.grpc) = request.shown(&reply);
     record.ended(thread, (side.direction(), side.connection()), &reply.refusal);
+    if side.direction() == Direction::Inbound && side.connection().peer_name().is_none() {
+        // Names of rules, peers and the control plane are in the log.
+        reply.refusal.detail.clear();
+    }
     Box::pin(request.reply(reply, close)).await;
     ending
 }
