@@ -28,6 +28,8 @@ pub struct Connection {
     pub target: SocketAddr,
     /// How the client has proved its identity.
     pub peer: PeerTls,
+    /// What the target is to the control plane: the Service that our application calls.
+    pub service: Option<Rc<Resource>>,
 }
 
 impl Connection {
@@ -183,7 +185,7 @@ impl PortPolicy {
         transport: Transport,
         connection: &Connection,
     ) -> Decided {
-        let Connection { client, target, peer } = connection;
+        let Connection { client, target, peer, .. } = connection;
         let generation = self.generation.get();
         let series = OnceCell::new();
         let verdict = policy::decide(&policy, client.ip(), peer);
@@ -238,7 +240,7 @@ pub fn admitting_route(
     connection: &Connection,
     request: &View<'_>,
 ) -> Option<Resource> {
-    let Connection { client, target, peer } = connection;
+    let Connection { client, target, peer, .. } = connection;
     if policy.routes.is_empty() || request.is_ambiguous() {
         return None;
     }

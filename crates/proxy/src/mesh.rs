@@ -80,6 +80,8 @@ pub struct Destination {
     policy: Followed<OutboundPolicy>,
     forwards: RefCell<Vec<Rc<Backend>>>,
     family: Family,
+    /// The object that the policy belongs to: a Service, for example.
+    pub parent: Rc<Resource>,
     /// Nobody has said what it is; it holds until then (`fail: open`).
     guessed_until: Option<Instant>,
     /// What was seen of its protocol.
@@ -92,7 +94,9 @@ impl Destination {
         target: SocketAddr,
         guessed_until: Option<Instant>,
     ) -> Self {
+        let parent = Rc::new(policy.borrow().parent.clone());
         Self {
+            parent,
             policy: Followed::new(policy),
             forwards: RefCell::default(),
             family: Family::of(target),

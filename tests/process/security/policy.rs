@@ -64,7 +64,7 @@ fn judge(
     }
     let refused = match how {
         "http" => {
-            // Only a client with an identity is told names of rules.
+            // Only a client with an identity sees the names of rules.
             answer.starts_with("HTTP/1.1 403")
                 && answer.contains("l5d-proxy-error")
                 && answer.contains("lets in no") == (from == "client")

@@ -183,7 +183,7 @@ async fn identify(
         let hop = ToApplication::new(
             mesh,
             port,
-            Connection { client, target: *target, peer: PeerTls::None },
+            Connection { client, target: *target, peer: PeerTls::None, service: None },
         );
         early = early_upstream(thread, (&mut stream, &mut ahead), &hop).await?;
         heard = match ahead.is_empty() {
@@ -375,7 +375,9 @@ async fn find_way<'a>(
 ) -> Result<(Way, ToApplication<'a>), Refusal> {
     let port = mesh.port(arrived.target.port()).await?;
     let peer = arrived.peer.clone();
-    let hop = ToApplication::new(mesh, port, Connection { client, target: arrived.target, peer });
+    let target = arrived.target;
+    let connection = Connection { client, target, peer, service: None };
+    let hop = ToApplication::new(mesh, port, connection);
     let thread: &ThreadContext = &mesh.thread;
     let policy = hop.port.policy.get();
     if let Err(refusal) = hop.verdict(Transport::Tcp) {

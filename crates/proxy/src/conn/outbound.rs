@@ -38,7 +38,11 @@ pub async fn serve(mesh: Rc<Mesh>, tcp: Tcp) {
     let mut ahead = Buffer::new();
     // Boxed, as are other rare and large steps: an idle connection must not carry the room that they need.
     let way = Box::pin(find_way(&mesh, &mut stream, &mut ahead, target)).await;
-    let connection = Connection { client, target, peer: PeerTls::None };
+    let service = match &way {
+        Ok(Way::Http1(destination) | Way::Http2(destination)) => Some(destination.parent.clone()),
+        _ => None,
+    };
+    let connection = Connection { client, target, peer: PeerTls::None, service };
     let side = |destination| ToService { mesh: &mesh, destination, connection: &connection };
     let ended: Refusal = match way {
         Ok(Way::Http1(destination)) => {

@@ -95,7 +95,10 @@ impl RequestRecord {
                 let status = if self.status == 0 { ending.shown().status } else { self.status };
                 series.response(status, self.grpc, ending, latency);
             }
-            None => thread.recorder.request_refused(direction, ending),
+            None => {
+                let service = connection.service.as_deref();
+                thread.recorder.request_refused(direction, ending, service);
+            }
         }
         if self.description.is_some() {
             self.write_line(thread, direction, connection, ending);

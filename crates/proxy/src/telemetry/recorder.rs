@@ -22,6 +22,8 @@ pub struct Recorder {
     http: RefCell<Cache<HttpLabels, HttpSeries>>,
     tcp: RefCell<Cache<TcpLabels, TcpSeries>>,
     authz: RefCell<Cache<(Transport, bool, AuthzLabels), Counter>>,
+    /// Requests that the proxy answered itself, by where they were going and why.
+    refused: RefCell<Cache<(Resource, &'static str), Counter>>,
     /// Counters whose labels are words of ours: few, so found by looking through them.
     words: RefCell<Vec<(Words, Rc<Counter>)>>,
     detect: RefCell<[Option<Arc<Histogram>>; 2]>,
@@ -56,6 +58,7 @@ impl Recorder {
             http: RefCell::new(Cache::new()),
             tcp: RefCell::new(Cache::new()),
             authz: RefCell::new(Cache::new()),
+            refused: RefCell::new(Cache::new()),
             words: RefCell::default(),
             detect: RefCell::default(),
         }
@@ -145,12 +148,36 @@ impl Recorder {
     }
 
     /// A request was answered by the proxy itself before it had an endpoint.
-    pub fn request_refused(&self, direction: Direction, ending: Ending) {
+    pub fn request_refused(
+        &self,
+        direction: Direction,
+        ending: Ending,
+        service: Option<&Resource>,
+    ) {
         let family = match direction {
             Direction::Inbound => "inbound_http_errors_total",
             Direction::Outbound => "outbound_http_errors_total",
         };
-        self.word(family, direction, ending.flag()).add(1);
+        let Some(service) = service else {
+            return self.word(family, direction, ending.flag()).add(1);
+        };
+        let mut cache = self.refused.borrow_mut();
+        let key = (service.clone(), ending.flag());
+        if let Some(watched) = cache.known.get(&key) {
+            return watched.series.add(1);
+        }
+        let mut text = LabelText::new();
+        text.put("error", ending.flag());
+        text.resource("parent", Some(service));
+        let mut families = lock(&self.registry.families);
+        let cells = families.counters.entry(family).or_default();
+        let Some(cell) = cells.register(&text.0, self.registry.series_max) else {
+            drop(families);
+            return self.word(family, direction, ending.flag()).add(1);
+        };
+        let series = Counter::new(cell);
+        series.add(1);
+        cache.known.insert(key, Watched::new(series, Instant::now()));
     }
 
     /// A request was tried again; `reason` is a word of ours.
@@ -192,6 +219,7 @@ impl Recorder {
         self.http.borrow_mut().sweep(now, limit);
         self.tcp.borrow_mut().sweep(now, limit);
         self.authz.borrow_mut().sweep(now, limit);
+        self.refused.borrow_mut().sweep(now, limit);
         lock(&self.registry.families).drop_released();
     }
 

@@ -28,10 +28,15 @@ pub(super) fn totals(
     let far = if direction == "inbound" { "src" } else { "dst" };
     for sample in samples {
         let is = |label: &str, value: &str| sample.label(label) == value;
+        let value = sample.value;
+        // Requests that the proxy answered itself, without an endpoint.
+        if is_refused(sample, direction) && keep(sample) {
+            totals.requests += value;
+            totals.failure += value;
+        }
         if !is("direction", direction) || !keep(sample) {
             continue;
         }
-        let value = sample.value;
         match sample.name.as_str() {
             "request_total" => totals.requests += value,
             "response_total" if is("classification", "failure") => totals.failure += value,
@@ -50,6 +55,11 @@ pub(super) fn totals(
         }
     }
     totals
+}
+
+/// Whether a sample counts requests that the proxy answered itself in this direction.
+pub(super) fn is_refused(sample: &Sample, direction: &str) -> bool {
+    sample.name.strip_suffix("_http_errors_total") == Some(direction)
 }
 
 /// A percentile in milliseconds from cumulative buckets, in a straight line through its bucket; the last finite bound where

@@ -61,6 +61,10 @@ impl Reading {
 
 fn service_of(sample: &Sample) -> Option<(&str, &str)> {
     let label = |name: &str| sample.labels.get(name).map(String::as_str).filter(|l| !l.is_empty());
+    if exposition::is_refused(sample, "outbound") {
+        let is_service = label("parent_kind")?.eq_ignore_ascii_case("service");
+        return is_service.then_some((label("parent_namespace")?, label("parent_name")?));
+    }
     Some((label("dst_namespace")?, label("dst_service")?))
 }
 
@@ -252,7 +256,20 @@ fn hops_of(reading: &Reading) -> Vec<Hop> {
     // By direction, peer, service and whether both are proven.
     let mut hops: BTreeMap<(String, String, String, bool), Counted> = BTreeMap::new();
     for sample in &reading.samples {
+        if exposition::is_refused(sample, "outbound")
+            && let Some((namespace, name)) = service_of(sample)
+        {
+            // No server has shown an identity.
+            let service = format!("{namespace}/{name}");
+            let key = ("outbound".to_owned(), String::new(), service, false);
+            hops.entry(key).or_default().badly += sample.value;
+        }
         let label = |name: &str| sample.labels.get(name).cloned().unwrap_or_default();
+        if sample.name == "inbound_http_authz_deny_total" {
+            let client = label("client_id");
+            let key = ("inbound".to_owned(), client, String::new(), label("tls") == "true");
+            hops.entry(key).or_default().badly += sample.value;
+        }
         let direction = label("direction");
         let (peer, side, service) = match direction.as_str() {
             "inbound" => (label("client_id"), "src", String::new()),
@@ -316,6 +333,9 @@ mod tests {
         tcp_open_connections{direction=\"inbound\",peer=\"src\"} 1\n\
         response_total{direction=\"outbound\",dst_service=\"db\",dst_namespace=\"n\",classification=\"success\"} 4\n\
         response_total{direction=\"outbound\",dst_service=\"x\",dst_namespace=\"n\",classification=\"success\"} 2\n\
+        outbound_http_errors_total{error=\"no_endpoints\",parent_kind=\"Service\",parent_namespace=\"n\",parent_name=\"gone\"} 3\n\
+        inbound_http_authz_deny_total{client_id=\"spiffe://b\",tls=\"true\"} 2\n\
+        outbound_http_errors_total{error=\"discovery_unavailable\"} 1\n\
         proxy_build_info{version=\"1.2.3\"} 1\n";
 
     fn reading(pod: &str, text: &str, at: Instant) -> Reading {
@@ -365,12 +385,14 @@ mod tests {
             assert_eq!((figures.requests_per_second, figures.tcp_open), (rate, open), "{of:?}");
         };
         check(Of::Inbound, 20.0, 2);
-        check(Of::Outbound, 12.0, 0);
+        check(Of::Outbound, 20.0, 0);
+        check(Of::Service("n".into(), "gone".into()), 6.0, 0);
         check(Of::Service("n".into(), "db".into()), 8.0, 0);
         check(Of::Service("other".into(), "db".into()), 0.0, 0);
         assert_eq!(grouped(&before, &after[2..], &Of::Inbound), None);
         let services = after[0].services();
-        assert_eq!(services, [("n".into(), "db".into()), ("n".into(), "x".into())]);
+        let called = ["db", "gone", "x"].map(|name| ("n".to_owned(), name.to_owned()));
+        assert_eq!(services, called);
         assert_eq!(after[0].label("proxy_build_info", "version"), Some("1.2.3"));
         assert_eq!(after[0].greatest("response_latency_ms_bucket"), Some(10.0));
         assert_eq!(after[0].greatest("nothing"), None);
@@ -379,10 +401,14 @@ mod tests {
     #[test]
     fn both_sides_of_a_hop() {
         let hops = hops(&[reading("p", TEXT, Instant::now())]);
-        assert_eq!(hops.len(), 3, "{hops:?}");
+        assert_eq!(hops.len(), 5, "{hops:?}");
+        let denied = hops.iter().find(|hop| hop.client == "spiffe://b").unwrap();
+        assert_eq!((denied.requests, denied.success_rate), (2, Some(0.0)));
+        let gone = hops.iter().find(|hop| hop.service == "n/gone").unwrap();
+        assert_eq!((gone.requests, gone.success_rate, gone.mutual_tls), (3, Some(0.0), false));
         assert_eq!(hops[0].client, "spiffe://a");
         assert_eq!(hops[0].server, "spiffe://cluster.local/ns/n/sa/web");
         assert_eq!((hops[0].requests, hops[0].connections, hops[0].mutual_tls), (10, 2, true));
-        assert_eq!(hops[1].service, "n/db");
+        assert!(hops.iter().any(|hop| hop.service == "n/db"));
     }
 }

@@ -167,8 +167,11 @@ fn what_is_counted_by_words() {
     recorder.tls_refused(Direction::Inbound, "expired");
     recorder.ended(Direction::Outbound, Ending::UpstreamRefused);
     recorder.ended(Direction::Outbound, Ending::Complete);
-    recorder.request_refused(Direction::Outbound, Ending::NoEndpoints);
-    recorder.request_refused(Direction::Inbound, Ending::PolicyDenied);
+    let service = Resource::object("core", "Service", "shop", "web");
+    recorder.request_refused(Direction::Outbound, Ending::NoEndpoints, None);
+    recorder.request_refused(Direction::Outbound, Ending::NoEndpoints, Some(&service));
+    recorder.request_refused(Direction::Outbound, Ending::NoEndpoints, Some(&service));
+    recorder.request_refused(Direction::Inbound, Ending::PolicyDenied, None);
     recorder.retried(Direction::Outbound, "connection_died");
     recorder.detected(Direction::Inbound, Duration::from_millis(20), true);
     recorder.authz(Transport::Http, true, &authz()).add(3);
@@ -189,6 +192,8 @@ fn what_is_counted_by_words() {
     assert_eq!(samples[r#"tls_refused_total{direction="inbound",reason="expired"}"#], 2.0);
     assert_eq!(samples[r#"outbound_tcp_errors_total{error="upstream_refused"}"#], 1.0);
     assert_eq!(samples[r#"outbound_http_errors_total{error="no_endpoints"}"#], 1.0);
+    let of_service = r#"error="no_endpoints",parent_group="core",parent_kind="Service",parent_namespace="shop",parent_name="web""#;
+    assert_eq!(samples[&format!("outbound_http_errors_total{{{of_service}}}")], 2.0);
     assert_eq!(samples[r#"inbound_http_errors_total{error="policy_denied"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_timeouts_total{direction="inbound"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_latency_ms_count{direction="inbound"}"#], 1.0);
