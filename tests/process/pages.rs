@@ -178,54 +178,51 @@ fn check(page: &str) {
     assert!(!shell.state().exists(), "docs/{page} does not end its mesh");
 }
 
-#[test]
-fn start_on_a_laptop() {
-    check("start/laptop.md");
+/// A test for each page.
+macro_rules! pages {
+    ($($name:ident: $page:literal;)+) => {
+        const PAGES: &[&str] = &[$($page),+];
+        $(#[test]
+        fn $name() {
+            check($page);
+        })+
+    };
+}
+
+pages! {
+    start_on_a_laptop: "start/laptop.md";
+    start_on_a_cluster: "start/cluster.md";
+    benchmark_a_mesh: "tasks/benchmark-a-mesh.md";
+    benchmark_a_service: "tasks/benchmark-a-service.md";
+    canary: "tasks/canary.md";
+    debug_502_503: "tasks/debug-502-503.md";
+    default_deny: "tasks/default-deny.md";
+    mesh_an_application: "tasks/mesh-an-application.md";
+    rotate_a_root: "tasks/rotate-a-root.md";
+    slow_call: "tasks/slow-call.md";
 }
 
 #[test]
-fn start_on_a_cluster() {
-    check("start/cluster.md");
-}
-
-#[test]
-fn rotate_a_root() {
-    check("tasks/rotate-a-root.md");
-}
-
-#[test]
-fn mesh_an_application() {
-    check("tasks/mesh-an-application.md");
-}
-
-#[test]
-fn canary() {
-    check("tasks/canary.md");
-}
-
-#[test]
-fn default_deny() {
-    check("tasks/default-deny.md");
-}
-
-#[test]
-fn debug_502_503() {
-    check("tasks/debug-502-503.md");
-}
-
-#[test]
-fn slow_call() {
-    check("tasks/slow-call.md");
-}
-
-#[test]
-fn benchmark_a_service() {
-    check("tasks/benchmark-a-service.md");
-}
-
-#[test]
-fn benchmark_a_mesh() {
-    check("tasks/benchmark-a-mesh.md");
+fn every_page_with_marks_is_run() {
+    let docs = project().expect("the project").join("docs");
+    let (mut folders, mut marked) = (vec![docs.clone()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if std::fs::read_to_string(&path)
+                .is_ok_and(|text| text.contains("\n<!-- test: "))
+            {
+                let page = path.strip_prefix(&docs).expect("below docs");
+                marked.push(page.to_string_lossy().into_owned());
+            }
+        }
+    }
+    marked.sort();
+    let mut run = PAGES.to_vec();
+    run.sort_unstable();
+    assert_eq!(marked, run);
 }
 
 #[test]

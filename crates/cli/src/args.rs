@@ -2,6 +2,8 @@
 
 mod check;
 mod color;
+#[cfg(test)]
+mod documented;
 mod help;
 pub(crate) mod home;
 mod install;
