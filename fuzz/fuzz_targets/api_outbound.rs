@@ -5,11 +5,10 @@ use leno_api::outbound;
 use leno_model::limit::SERVICE_PATTERNS_BYTES_MAX;
 use leno_model::pattern::Patterns;
 use libfuzzer_sys::fuzz_target;
-use linkerd2_proxy_api::outbound::OutboundPolicy;
 use prost::Message;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(message) = OutboundPolicy::decode(bytes) else { return };
+    let Ok(message) = outbound::PolicyMessage::decode(bytes) else { return };
     let _ = outbound::unserved(&message);
     if let Ok(received) = outbound::received(&message) {
         let patterns = Patterns::new("the Service", SERVICE_PATTERNS_BYTES_MAX);

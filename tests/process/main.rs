@@ -17,6 +17,7 @@ mod memory;
 mod pages;
 mod programs;
 mod resilience;
+mod routes;
 mod security;
 mod seeing;
 mod sharing;

@@ -20,6 +20,14 @@ fn is_token(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
+pub(crate) fn token(text: &str, field: &'static str) -> Result<Arc<str>, WireError> {
+    if is_token(text) {
+        parts::text(text, field)
+    } else {
+        Err(WireError::invalid(field, format_args!("{text:?} is not a token")))
+    }
+}
+
 fn header_name(name: &str, field: &'static str) -> Result<Arc<str>, WireError> {
     parts::text(name, field)?;
     if is_token(name) {

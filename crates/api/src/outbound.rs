@@ -8,6 +8,8 @@
 //!
 //! - `backend.rs`: backends and how endpoints are found.
 //! - `distribution.rs`: the one shape that four kinds of routes share.
+//! - `own.rs`: what linkerd's messages have no field for.
+//! - `service.rs`: linkerd's service with the message of `own.rs`.
 //! - `http.rs`, `grpc.rs`, `connection.rs`: routes of each kind.
 //! - `spared.rs`: what is kept of a route that cannot be read.
 
@@ -21,6 +23,11 @@ use linkerd2_proxy_api::outbound as message;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use own::{Collected, Own, Spot};
+pub use own::{
+    CorsMessage, FilterMessage, FiltersMessage, Kind as FilterKind, OwnMessage, PolicyMessage,
+    RewriteMessage,
+};
 pub use spared::Refused;
 use spared::Spared;
 
@@ -29,6 +36,8 @@ mod connection;
 mod distribution;
 pub(crate) mod grpc;
 mod http;
+mod own;
+pub mod service;
 mod spared;
 
 /// What a proxy wants to reach.
@@ -77,7 +86,7 @@ pub struct Received {
 ///
 /// # Errors
 /// Names the field that is missing, malformed, too large or not supported.
-pub fn from_message(message: &message::OutboundPolicy) -> Result<OutboundPolicy, WireError> {
+pub fn from_message(message: &PolicyMessage) -> Result<OutboundPolicy, WireError> {
     whole(received(message)?)
 }
 
@@ -91,16 +100,14 @@ fn whole(received: Received) -> Result<OutboundPolicy, WireError> {
 ///
 /// # Errors
 /// What is not in a route is missing, malformed or too large.
-pub fn received(message: &message::OutboundPolicy) -> Result<Received, WireError> {
+pub fn received(message: &PolicyMessage) -> Result<Received, WireError> {
     received_with(message, &Patterns::new("the Service", SERVICE_PATTERNS_BYTES_MAX))
 }
 
-fn received_with(
-    message: &message::OutboundPolicy,
-    patterns: &Patterns,
-) -> Result<Received, WireError> {
+fn received_with(message: &PolicyMessage, patterns: &Patterns) -> Result<Received, WireError> {
     use message::proxy_protocol::Kind;
     let mut spared = Spared::default();
+    let own = &Own::of(message.own.as_ref());
     let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
     let protocol = match protocol.ok_or(WireError::Missing("protocol.kind"))? {
         Kind::Detect(detect) => {
@@ -109,20 +116,29 @@ fn received_with(
             let opaque = detect.opaque.as_ref().ok_or(WireError::Missing("detect.opaque"))?;
             OutboundProtocol::Detect {
                 timeout: parts::duration(detect.timeout.as_ref(), "detect.timeout")?,
-                http1: http::routes(&http1.routes, patterns, &mut spared)?,
-                http2: http::routes(&http2.routes, patterns, &mut spared)?,
+                http1: http::routes(&http1.routes, (own, Spot::ONE), patterns, &mut spared)?,
+                http2: http::routes(&http2.routes, (own, Spot::TWO), patterns, &mut spared)?,
                 opaque: connection::opaque_routes(&opaque.routes, &mut spared)?,
             }
         }
-        Kind::Http1(http1) => {
-            OutboundProtocol::Http1(http::routes(&http1.routes, patterns, &mut spared)?)
-        }
-        Kind::Http2(http2) => {
-            OutboundProtocol::Http2(http::routes(&http2.routes, patterns, &mut spared)?)
-        }
-        Kind::Grpc(grpc) => {
-            OutboundProtocol::Grpc(grpc::routes(&grpc.routes, patterns, &mut spared)?)
-        }
+        Kind::Http1(http1) => OutboundProtocol::Http1(http::routes(
+            &http1.routes,
+            (own, Spot::ONE),
+            patterns,
+            &mut spared,
+        )?),
+        Kind::Http2(http2) => OutboundProtocol::Http2(http::routes(
+            &http2.routes,
+            (own, Spot::ONE),
+            patterns,
+            &mut spared,
+        )?),
+        Kind::Grpc(grpc) => OutboundProtocol::Grpc(grpc::routes(
+            &grpc.routes,
+            (own, Spot::ONE),
+            patterns,
+            &mut spared,
+        )?),
         Kind::Opaque(opaque) => {
             OutboundProtocol::Opaque(connection::opaque_routes(&opaque.routes, &mut spared)?)
         }
@@ -144,26 +160,33 @@ pub fn check(policy: &OutboundPolicy, patterns: &Patterns) -> Result<(), WireErr
 ///
 /// # Errors
 /// A route of declared gRPC has a match or filter that a gRPC route cannot say, or a route of connections has filters.
-pub fn to_message(policy: &OutboundPolicy) -> Result<message::OutboundPolicy, WireError> {
+pub fn to_message(policy: &OutboundPolicy) -> Result<PolicyMessage, WireError> {
     use message::proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque, Tls};
-    let http1 =
-        |routes| http::routes_message(routes).map(|routes| Http1 { routes, failure_accrual: None });
-    let http2 =
-        |routes| http::routes_message(routes).map(|routes| Http2 { routes, failure_accrual: None });
+    let mut collected = Collected::default();
+    let own = &mut collected;
+    let http1 = |routes, own: &mut Collected| {
+        let routes = http::routes_message(routes, own, Spot::ONE)?;
+        Ok::<_, WireError>(Http1 { routes, failure_accrual: None })
+    };
+    let http2 = |routes, own: &mut Collected, spot| {
+        let routes = http::routes_message(routes, own, spot)?;
+        Ok::<_, WireError>(Http2 { routes, failure_accrual: None })
+    };
     let kind = match &policy.protocol {
         OutboundProtocol::Detect { timeout, http1: one, http2: two, opaque } => {
             Kind::Detect(Detect {
                 timeout: Some(parts::duration_message(*timeout)),
                 opaque: Some(Opaque { routes: connection::opaque_routes_message(opaque)? }),
-                http1: Some(http1(one)?),
-                http2: Some(http2(two)?),
+                http1: Some(http1(one, own)?),
+                http2: Some(http2(two, own, Spot::TWO)?),
             })
         }
-        OutboundProtocol::Http1(routes) => Kind::Http1(http1(routes)?),
-        OutboundProtocol::Http2(routes) => Kind::Http2(http2(routes)?),
-        OutboundProtocol::Grpc(routes) => {
-            Kind::Grpc(Grpc { routes: grpc::routes_message(routes)?, failure_accrual: None })
-        }
+        OutboundProtocol::Http1(routes) => Kind::Http1(http1(routes, own)?),
+        OutboundProtocol::Http2(routes) => Kind::Http2(http2(routes, own, Spot::ONE)?),
+        OutboundProtocol::Grpc(routes) => Kind::Grpc(Grpc {
+            routes: grpc::routes_message(routes, own, Spot::ONE)?,
+            failure_accrual: None,
+        }),
         OutboundProtocol::Opaque(routes) => {
             Kind::Opaque(Opaque { routes: connection::opaque_routes_message(routes)? })
         }
@@ -171,15 +194,16 @@ pub fn to_message(policy: &OutboundPolicy) -> Result<message::OutboundPolicy, Wi
             Kind::Tls(Tls { routes: connection::tls_routes_message(routes)? })
         }
     };
-    Ok(message::OutboundPolicy {
+    Ok(PolicyMessage {
         protocol: Some(message::ProxyProtocol { kind: Some(kind) }),
         metadata: Some(parts::resource_message(&policy.parent)),
+        own: collected.message(),
     })
 }
 
 /// What the message asks for that is understood and not carried out.
 #[must_use]
-pub fn unserved(message: &message::OutboundPolicy) -> Vec<&'static str> {
+pub fn unserved(message: &PolicyMessage) -> Vec<&'static str> {
     use message::proxy_protocol::Kind;
     let mut unserved = Vec::new();
     let accrual = "failure accrual";

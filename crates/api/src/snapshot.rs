@@ -55,7 +55,7 @@ struct OutboundPart {
     #[prost(string, tag = "1")]
     target: String,
     #[prost(message, optional, tag = "2")]
-    policy: Option<message::outbound::OutboundPolicy>,
+    policy: Option<outbound::PolicyMessage>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -18,6 +18,7 @@ use crate::limit::{
 use crate::metrics::{Open, Turned};
 use crate::quota::Share;
 use futures_util::stream::{StreamExt, once, pending};
+use leno_api::outbound::service::OutboundPoliciesServer;
 use leno_model::name::{PeerName, SpiffeId};
 use leno_runtime::drain::Drain;
 use leno_runtime::listen::{self, Admission, Class, Limits, Place};
@@ -26,7 +27,6 @@ use leno_tls::{Credentials, server};
 use linkerd2_proxy_api::destination::destination_server::DestinationServer;
 use linkerd2_proxy_api::identity::identity_server::IdentityServer;
 use linkerd2_proxy_api::inbound::inbound_server_policies_server::InboundServerPoliciesServer;
-use linkerd2_proxy_api::outbound::outbound_policies_server::OutboundPoliciesServer;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;

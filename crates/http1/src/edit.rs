@@ -109,6 +109,31 @@ pub fn write_request(head: &RequestHead, buf: &[u8], edit: &Edit<'_>, out: &mut 
     request_plan(head, edit).write(&head.block, buf, edit, out);
 }
 
+/// A request target in origin form: checked when it is made, so that it cannot end the request line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginTarget<'a>(&'a [u8]);
+
+impl<'a> OriginTarget<'a> {
+    /// `None` where it does not begin with `/`, or has white space, a control byte or `#`.
+    pub fn new(target: &'a [u8]) -> Option<Self> {
+        let good = |byte: &u8| *byte > b' ' && !matches!(*byte, b'#' | 0x7f);
+        (target.first() == Some(&b'/') && target.iter().all(good)).then_some(Self(target))
+    }
+}
+
+/// The same as [`write_request`] with another target.
+pub fn write_request_to(
+    (head, buf): (&RequestHead, &[u8]),
+    edit: &Edit<'_>,
+    target: OriginTarget<'_>,
+    out: &mut Vec<u8>,
+) {
+    let replaced = head.target_range();
+    out.extend_from_slice(&buf[head.block.start..replaced.start]);
+    out.extend_from_slice(target.0);
+    request_plan(head, edit).write_from(replaced.end, &head.block, buf, edit, out);
+}
+
 /// Whether [`write_request`] would write exactly the bytes received, so that they can be sent
 /// from where they lie ([`RequestHead::range`]).
 pub fn request_unchanged(head: &RequestHead, buf: &[u8], edit: &Edit<'_>) -> bool {
@@ -211,13 +236,24 @@ impl Plan {
     }
 
     fn write(&self, block: &Block, buf: &[u8], edit: &Edit<'_>, out: &mut Vec<u8>) {
+        self.write_from(block.start, block, buf, edit, out);
+    }
+
+    /// Writes what follows `copied`, a place in the start line.
+    fn write_from(
+        &self,
+        mut copied: usize,
+        block: &Block,
+        buf: &[u8],
+        edit: &Edit<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let fields_end = block.end - 2;
         let added = edit.set.iter().chain(edit.append);
         let added_bytes: usize =
             added.clone().map(|line| line.name.len() + line.value.len() + 4).sum();
         out.reserve(block.end - block.start + added_bytes + 40);
         let mut to_write = !self.connection_line_is_empty();
-        let mut copied = block.start;
         if block.any_hop || !edit.remove.is_empty() || !edit.set.is_empty() {
             for index in 0..block.fields.len() {
                 if self.keeps(block, buf, edit, index) {

@@ -1,6 +1,8 @@
 //! What goes onward for what came, as a table.
 
-use leno_http1::edit::{FieldLineError, write_request, write_response};
+use leno_http1::edit::{
+    FieldLineError, OriginTarget, write_request, write_request_to, write_response,
+};
 use leno_http1::{
     Edit, Exchange, FieldLine, Limits, Method, Parse, Persistence, RequestHead, ResponseHead,
     Version,
@@ -181,4 +183,18 @@ fn lines_are_checked_when_they_are_made() {
     check("Content-Length", b"5", Some(FieldLineError::Reserved));
     check("transfer-encoding", b"chunked", Some(FieldLineError::Reserved));
     check("Connection", b"close", Some(FieldLineError::Reserved));
+}
+
+#[test]
+fn another_target() {
+    let bytes = wire("|POST http://a/b?c HTTP/1.1|Connection: close|Host: a|Content-Length: 1");
+    let mut head = RequestHead::new();
+    assert_eq!(head.parse(&bytes, &Limits::DEFAULT), Ok(Parse::Complete));
+    let mut out = Vec::new();
+    let target = OriginTarget::new(b"/d?e").unwrap();
+    write_request_to((&head, &bytes), &KEEP, target, &mut out);
+    assert_eq!(shown(&out), "POST /d?e HTTP/1.1|Host: a|Content-Length: 1");
+    for wrong in ["", "d", "*", "/a b", "/a\r\n", "/a#b", "/\x7f"] {
+        assert_eq!(OriginTarget::new(wrong.as_bytes()), None, "{wrong:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Nouns and rules both planes agree on. No I/O, no async, no serde.
 //!
+//! - [`cors`]: what other origins may do.
 //! - [`name`]: identities, services, workloads; parsed once.
 //! - [`workload`]: endpoints and what is known about them.
 //! - [`route`]: where a request goes: [`route::pick`].
@@ -9,6 +10,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod cors;
 pub mod limit;
 pub mod name;
 pub mod pattern;

@@ -3,6 +3,7 @@
 //! Precedence among matches is the Gateway API's (HTTPRoute, `matches`): exact path, then longest prefix, then
 //! method, then most headers, then most query parameters, then the first in order.
 
+use crate::cors::Cors;
 use crate::name::Resource;
 use crate::pattern::Pattern;
 use crate::workload::Endpoint;
@@ -157,6 +158,10 @@ pub enum Filter {
     Redirect(Redirect),
     /// Answers with a failure, for a share of requests.
     Fail(Failure),
+    /// Changes host or path of the request that goes on.
+    Rewrite(Rewrite),
+    /// Answers preflight requests, and allows origins to read responses.
+    Cors(Arc<Cors>),
 }
 
 /// Header changes in Gateway API's order: set, add, remove. Names in lower case where they are compared.
@@ -185,6 +190,17 @@ pub struct Redirect {
     pub port: Option<u16>,
     /// Status, 302 by default.
     pub status: u16,
+}
+
+/// Changes of a request's target; what is absent stays as in the request. The query always stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rewrite {
+    /// Host, with a port where the application is to see one.
+    pub host: Option<Arc<str>>,
+    /// Replaces the whole path.
+    pub path_full: Option<Arc<str>>,
+    /// Replaces the matched prefix.
+    pub path_prefix: Option<Arc<str>>,
 }
 
 /// An injected failure.
@@ -421,6 +437,15 @@ fn query_value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (key == name).then_some(value)
     })
+}
+
+/// The canonical path with the first `prefix_bytes`, which a prefix match covered, replaced. The Gateway API's table for
+/// `ReplacePrefixMatch`: a slash at the end of either prefix does not count, and a path is never empty.
+#[must_use]
+pub fn replace_prefix(path: &str, prefix_bytes: usize, replacement: &str) -> String {
+    let rest = path.get(prefix_bytes..).unwrap_or_default();
+    let replaced = format!("{}{rest}", replacement.trim_end_matches('/'));
+    if replaced.starts_with('/') { replaced } else { format!("/{replaced}") }
 }
 
 /// One of the weighted backends, `random` uniform in 0.0..1.0; `None` where no weight is left.

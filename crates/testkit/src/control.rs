@@ -5,11 +5,12 @@
 //!
 //! - `control/services.rs`: the gRPC services.
 
+use leno_api::outbound::PolicyMessage;
 use leno_model::policy::InboundPolicy;
 use leno_model::route::OutboundPolicy;
 use leno_model::workload::{Endpoint, EndpointUpdate};
 use linkerd2_proxy_api::identity::{CertifyRequest, CertifyResponse};
-use linkerd2_proxy_api::{destination, inbound, outbound};
+use linkerd2_proxy_api::{destination, inbound};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ pub enum Topic {
 #[derive(Clone, Debug)]
 pub enum Message {
     /// For [`Topic::Outbound`].
-    Outbound(outbound::OutboundPolicy),
+    Outbound(PolicyMessage),
     /// For [`Topic::Endpoints`].
     Endpoints(destination::Update),
     /// For [`Topic::Inbound`].

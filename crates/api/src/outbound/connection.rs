@@ -15,7 +15,7 @@ pub(super) fn opaque_routes(
     messages: &[message::OpaqueRoute],
     spared: &mut Spared,
 ) -> Result<OpaqueRoutes, WireError> {
-    let route = |message: &message::OpaqueRoute| {
+    let route = |_, message: &message::OpaqueRoute| {
         some_rules(message.rules.len())?;
         Ok(OpaqueRoute {
             resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
@@ -23,7 +23,7 @@ pub(super) fn opaque_routes(
             rules: message.rules.iter().map(opaque::rule).collect::<Result<_, _>>()?,
         })
     };
-    let rest_of = |message: &message::OpaqueRoute, resource| {
+    let rest_of = |_, message: &message::OpaqueRoute, resource| {
         rest(resource, Vec::new(), &message.rules, opaque::rule)
     };
     let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
@@ -62,7 +62,7 @@ pub(super) fn tls_routes(
     messages: &[message::TlsRoute],
     spared: &mut Spared,
 ) -> Result<OpaqueRoutes, WireError> {
-    let route = |message: &message::TlsRoute| {
+    let route = |_, message: &message::TlsRoute| {
         some_rules(message.rules.len())?;
         Ok(OpaqueRoute {
             resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
@@ -70,7 +70,7 @@ pub(super) fn tls_routes(
             rules: message.rules.iter().map(tls::rule).collect::<Result<_, _>>()?,
         })
     };
-    let rest_of = |message: &message::TlsRoute, resource| {
+    let rest_of = |_, message: &message::TlsRoute, resource| {
         let server_names = matching::server_names(&message.snis).ok()?;
         rest(resource, server_names, &message.rules, tls::rule)
     };
@@ -104,7 +104,7 @@ macro_rules! connection_rules {
             use message::$module::filter::Kind;
             use message::$module::{Filter, RouteBackend, Rule};
 
-            distribution!($module, route_backend, route_backend_message);
+            distribution!($module);
 
             /// Whether there is a filter: every kind of filter refuses.
             fn refuses(filters: &[Filter]) -> Result<bool, WireError> {
@@ -119,11 +119,12 @@ macro_rules! connection_rules {
                 if refuses(&message.filters)? {
                     return Ok(Distribution::Empty);
                 }
-                distribution(message.backends.as_ref())
+                distribution(message.backends.as_ref(), |_, backend| route_backend(backend))
             }
 
             pub(super) fn rule_message(rule: &Distribution) -> Result<Rule, WireError> {
-                Ok(Rule { backends: Some(distribution_message(rule)?), filters: Vec::new() })
+                let backends = distribution_message(rule, |_, one| route_backend_message(one))?;
+                Ok(Rule { backends: Some(backends), filters: Vec::new() })
             }
 
             fn route_backend(message: &RouteBackend) -> Result<Backend, WireError> {

@@ -1,11 +1,12 @@
 //! The one shape that four kinds of routes share, in four sets of message types: a macro for each direction.
 
-/// Defines `distribution`, `distribution_message` and `backends` for the message types in `$module`, with a reader of a
-/// backend's filters and a writer of a backend: the two places where the kinds differ.
+/// Defines `distribution` and `distribution_message` for the message types in `$module`, with a reader and a writer of a
+/// backend: the two places where the kinds differ. Each gets the place of the backend.
 macro_rules! distribution {
-    ($module:ident, $read_backend:path, $write_backend:path) => {
+    ($module:ident) => {
         pub(super) fn distribution(
             message: Option<&message::$module::Distribution>,
+            read_backend: impl Fn(usize, &message::$module::RouteBackend) -> Result<Backend, WireError>,
         ) -> Result<Distribution, WireError> {
             use message::$module::distribution::Kind;
             let kind = message.and_then(|distribution| distribution.kind.as_ref());
@@ -13,15 +14,16 @@ macro_rules! distribution {
                 Kind::Empty(_) => Ok(Distribution::Empty),
                 Kind::FirstAvailable(first) => {
                     parts::at_most(first.backends.len(), BACKENDS_MAX, "backends")?;
-                    let backends = first.backends.iter().map($read_backend);
+                    let backends = first.backends.iter().enumerate();
+                    let backends = backends.map(|(number, one)| read_backend(number, one));
                     Ok(Distribution::First(backends.collect::<Result<_, _>>()?))
                 }
                 Kind::RandomAvailable(random) => {
                     parts::at_most(random.backends.len(), BACKENDS_MAX, "backends")?;
-                    let backends = random.backends.iter().map(|weighted| {
+                    let backends = random.backends.iter().enumerate().map(|(number, weighted)| {
                         let backend = weighted.backend.as_ref();
                         let backend = backend.ok_or(WireError::Missing("backends.backend"))?;
-                        Ok(($read_backend(backend)?, weighted.weight))
+                        Ok((read_backend(number, backend)?, weighted.weight))
                     });
                     Ok(Distribution::Random(backends.collect::<Result<_, WireError>>()?))
                 }
@@ -30,18 +32,24 @@ macro_rules! distribution {
 
         pub(super) fn distribution_message(
             distribution: &Distribution,
+            mut write_backend: impl FnMut(
+                usize,
+                &Backend,
+            ) -> Result<message::$module::RouteBackend, WireError>,
         ) -> Result<message::$module::Distribution, WireError> {
             use message::$module::WeightedRouteBackend;
             use message::$module::distribution::{Empty, FirstAvailable, Kind, RandomAvailable};
             let kind = match distribution {
                 Distribution::Empty => Kind::Empty(Empty {}),
                 Distribution::First(backends) => Kind::FirstAvailable(FirstAvailable {
-                    backends: backends.iter().map($write_backend).collect::<Result<_, _>>()?,
+                    backends: (backends.iter().enumerate())
+                        .map(|(number, backend)| write_backend(number, backend))
+                        .collect::<Result<_, _>>()?,
                 }),
                 Distribution::Random(weighted) => {
-                    let backends = weighted.iter().map(|(backend, weight)| {
+                    let backends = weighted.iter().enumerate().map(|(number, (backend, weight))| {
                         Ok(WeightedRouteBackend {
-                            backend: Some($write_backend(backend)?),
+                            backend: Some(write_backend(number, backend)?),
                             weight: *weight,
                         })
                     });

@@ -2,7 +2,8 @@
 
 use super::backend::{backend, backend_message, is_penalizing};
 use super::distribution::distribution;
-use super::http::{failure_of_broken, timeouts, timeouts_message};
+use super::http::{failure_of_all, failure_of_broken, timeouts, timeouts_message};
+use super::own::{Collected, Own, Spot};
 use super::some_rules;
 use super::spared::{Spared, rest};
 use crate::matching::{self, FailureKind};
@@ -10,11 +11,12 @@ use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
 use leno_model::pattern::Patterns;
 use leno_model::route::{
-    Backend, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, PathMatch, RequestMatch,
+    Backend, Distribution, Failure, Filter, HttpRoute, HttpRoutes, HttpRule, PathMatch,
+    RequestMatch,
 };
 use linkerd2_proxy_api::{grpc_route, outbound as message};
 
-distribution!(grpc_route, route_backend, route_backend_message);
+distribution!(grpc_route);
 
 /// gRPC's code UNAVAILABLE.
 const UNAVAILABLE: u16 = 14;
@@ -25,30 +27,40 @@ const METHOD_BYTES_MAX: usize = 256;
 
 pub(super) fn routes(
     messages: &[message::GrpcRoute],
+    (own, spot): (&Own<'_>, Spot),
     patterns: &Patterns,
     spared: &mut Spared,
 ) -> Result<HttpRoutes, WireError> {
-    let rule = |message: &message::grpc_route::Rule| rule(message, patterns);
-    let route = |message: &message::GrpcRoute| {
+    let rule_of = |route, number, message: &message::grpc_route::Rule| {
+        rule(message, (own, spot.route(route).rule(number)), patterns)
+    };
+    let route = |place, message: &message::GrpcRoute| {
         patterns.begin_route();
         some_rules(message.rules.len())?;
         Ok(HttpRoute {
             resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
             hosts: matching::hosts(&message.hosts)?,
-            rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
+            rules: (message.rules.iter().enumerate())
+                .map(|(number, message)| rule_of(place, number, message))
+                .collect::<Result<_, _>>()?,
         })
     };
     let matches = |message: &message::grpc_route::Rule| {
         message.matches.iter().map(|one| rpc_match(one, patterns)).collect()
     };
-    let rest_of = |message: &message::GrpcRoute, resource| {
+    let rest_of = |place, message: &message::GrpcRoute, resource| {
+        let rule = |number, message: &_| rule_of(place, number, message);
         rest(resource, &message.hosts, &message.rules, rule, matches, UNAVAILABLE)
     };
     let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
     Ok(HttpRoutes { routes })
 }
 
-fn rule(message: &message::grpc_route::Rule, patterns: &Patterns) -> Result<HttpRule, WireError> {
+fn rule(
+    message: &message::grpc_route::Rule,
+    (own, spot): (&Own<'_>, Spot),
+    patterns: &Patterns,
+) -> Result<HttpRule, WireError> {
     parts::at_most(message.matches.len(), MATCHES_MAX, "routes.rules.matches")?;
     #[expect(deprecated, reason = "control planes from before `timeouts` say only this")]
     let old_timeout = message.request_timeout.as_ref();
@@ -58,8 +70,11 @@ fn rule(message: &message::grpc_route::Rule, patterns: &Patterns) -> Result<Http
             .iter()
             .map(|one| rpc_match(one, patterns))
             .collect::<Result<_, _>>()?,
-        filters: filters(&message.filters)?,
-        backends: distribution(message.backends.as_ref())?,
+        filters: own.merge(spot, filters(&message.filters)?)?,
+        backends: distribution(message.backends.as_ref(), |number, one| {
+            let filters = own.merge(spot.backend(number), filters(&one.filters)?)?;
+            backend(one.backend.as_ref(), filters)
+        })?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
     })
 }
@@ -155,38 +170,46 @@ fn filters(messages: &[message::grpc_route::Filter]) -> Result<Vec<Filter>, Wire
     messages.iter().map(filter).collect()
 }
 
-fn filter_message(filter: &Filter) -> Result<message::grpc_route::Filter, WireError> {
+fn filter_message(filter: &Filter) -> Result<Option<message::grpc_route::Filter>, WireError> {
     use message::grpc_route::filter::Kind;
     let unsupported = |what| Err(WireError::Unsupported { field: "grpc.filters", what });
     let kind = match filter {
         Filter::RequestHeaders(change) => {
             Kind::RequestHeaderModifier(matching::request_headers_message(change))
         }
-        Filter::Fail(failure) => Kind::FailureInjector(grpc_route::GrpcFailureInjector {
-            code: u32::from(failure.status),
-            message: failure.message.to_string(),
-            ratio: matching::ratio_message(failure),
-        }),
+        Filter::Fail(failure) => failure_message(failure),
+        Filter::Rewrite(_) | Filter::Cors(_) => return Ok(None),
         Filter::ResponseHeaders(_) => return unsupported("a response header modifier"),
         Filter::Redirect(_) => return unsupported("a redirect"),
     };
-    Ok(message::grpc_route::Filter { kind: Some(kind) })
+    Ok(Some(message::grpc_route::Filter { kind: Some(kind) }))
 }
 
-fn route_backend(message: &message::grpc_route::RouteBackend) -> Result<Backend, WireError> {
-    backend(message.backend.as_ref(), filters(&message.filters)?)
+fn failure_message(failure: &Failure) -> message::grpc_route::filter::Kind {
+    message::grpc_route::filter::Kind::FailureInjector(grpc_route::GrpcFailureInjector {
+        code: u32::from(failure.status),
+        message: failure.message.to_string(),
+        ratio: matching::ratio_message(failure),
+    })
 }
 
 fn route_backend_message(
     backend: &Backend,
+    (own, spot): (&mut Collected, Spot),
 ) -> Result<message::grpc_route::RouteBackend, WireError> {
     let broken = failure_of_broken(backend, UNAVAILABLE);
-    let filters = backend.filters.iter().chain(&broken).map(filter_message);
+    let filters = backend.filters.iter().chain(&broken);
     Ok(message::grpc_route::RouteBackend {
         backend: Some(backend_message(backend)),
-        filters: filters.collect::<Result<_, _>>()?,
+        filters: own.split(spot, filters, filter_message, failing)?,
         ..Default::default()
     })
+}
+
+/// A filter that fails every request.
+fn failing(message: &'static str) -> message::grpc_route::Filter {
+    let kind = failure_message(&failure_of_all(UNAVAILABLE, message));
+    message::grpc_route::Filter { kind: Some(kind) }
 }
 
 pub(crate) fn rpc_match_message(
@@ -212,24 +235,36 @@ pub(crate) fn rpc_match_message(
     })
 }
 
-pub(super) fn routes_message(routes: &HttpRoutes) -> Result<Vec<message::GrpcRoute>, WireError> {
-    let rule = |rule: &HttpRule| {
+pub(super) fn routes_message(
+    routes: &HttpRoutes,
+    own: &mut Collected,
+    spot: Spot,
+) -> Result<Vec<message::GrpcRoute>, WireError> {
+    let mut rule = |rule: &HttpRule, spot: Spot| {
+        let backends = distribution_message(&rule.backends, |number, backend| {
+            route_backend_message(backend, (own, spot.backend(number)))
+        })?;
+        let filters = own.split(spot, rule.filters.iter(), filter_message, failing)?;
         Ok(message::grpc_route::Rule {
             matches: rule.matches.iter().map(rpc_match_message).collect::<Result<_, _>>()?,
-            filters: rule.filters.iter().map(filter_message).collect::<Result<_, _>>()?,
-            backends: Some(distribution_message(&rule.backends)?),
+            filters,
+            backends: Some(backends),
             timeouts: timeouts_message(&rule.timeouts),
             ..Default::default()
         })
     };
-    let route = |route: &HttpRoute| {
+    let mut route = |(number, route): (usize, &HttpRoute)| {
+        let spot = spot.route(number);
+        let rules = route.rules.iter().enumerate();
         Ok(message::GrpcRoute {
             metadata: Some(parts::resource_message(&route.resource)),
             hosts: matching::hosts_message(&route.hosts),
-            rules: route.rules.iter().map(rule).collect::<Result<_, WireError>>()?,
+            rules: rules
+                .map(|(number, one)| rule(one, spot.rule(number)))
+                .collect::<Result<_, WireError>>()?,
         })
     };
-    routes.routes.iter().map(route).collect()
+    routes.routes.iter().enumerate().map(&mut route).collect()
 }
 
 pub(super) fn unserved(routes: &[message::GrpcRoute], unserved: &mut Vec<&'static str>) {

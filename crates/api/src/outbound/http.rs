@@ -2,6 +2,7 @@
 
 use super::backend::{backend, backend_message, is_penalizing};
 use super::distribution::distribution;
+use super::own::{Collected, Own, Spot};
 use super::some_rules;
 use super::spared::{Spared, rest};
 use crate::matching::{self, FailureKind};
@@ -13,34 +14,44 @@ use leno_model::route::{
 };
 use linkerd2_proxy_api::{http_route, outbound as message};
 
-distribution!(http_route, route_backend, route_backend_message);
+distribution!(http_route);
 
 pub(super) fn routes(
     messages: &[message::HttpRoute],
+    (own, spot): (&Own<'_>, Spot),
     patterns: &Patterns,
     spared: &mut Spared,
 ) -> Result<HttpRoutes, WireError> {
-    let rule = |message: &message::http_route::Rule| rule(message, patterns);
-    let route = |message: &message::HttpRoute| {
+    let rule_of = |route, number, message: &message::http_route::Rule| {
+        rule(message, (own, spot.route(route).rule(number)), patterns)
+    };
+    let route = |place, message: &message::HttpRoute| {
         patterns.begin_route();
         some_rules(message.rules.len())?;
         Ok(HttpRoute {
             resource: parts::resource(message.metadata.as_ref(), "routes.metadata")?,
             hosts: matching::hosts(&message.hosts)?,
-            rules: message.rules.iter().map(rule).collect::<Result<_, _>>()?,
+            rules: (message.rules.iter().enumerate())
+                .map(|(number, message)| rule_of(place, number, message))
+                .collect::<Result<_, _>>()?,
         })
     };
     let matches = |message: &message::http_route::Rule| {
         message.matches.iter().map(|one| matching::request_match(one, patterns)).collect()
     };
-    let rest_of = |message: &message::HttpRoute, resource| {
+    let rest_of = |place, message: &message::HttpRoute, resource| {
+        let rule = |number, message: &_| rule_of(place, number, message);
         rest(resource, &message.hosts, &message.rules, rule, matches, 500)
     };
     let routes = spared.routes(messages, |message| message.metadata.as_ref(), route, rest_of)?;
     Ok(HttpRoutes { routes })
 }
 
-fn rule(message: &message::http_route::Rule, patterns: &Patterns) -> Result<HttpRule, WireError> {
+fn rule(
+    message: &message::http_route::Rule,
+    (own, spot): (&Own<'_>, Spot),
+    patterns: &Patterns,
+) -> Result<HttpRule, WireError> {
     parts::at_most(message.matches.len(), MATCHES_MAX, "routes.rules.matches")?;
     #[expect(deprecated, reason = "control planes from before `timeouts` say only this")]
     let old_timeout = message.request_timeout.as_ref();
@@ -50,8 +61,11 @@ fn rule(message: &message::http_route::Rule, patterns: &Patterns) -> Result<Http
             .iter()
             .map(|one| matching::request_match(one, patterns))
             .collect::<Result<_, _>>()?,
-        filters: filters(&message.filters)?,
-        backends: distribution(message.backends.as_ref())?,
+        filters: own.merge(spot, filters(&message.filters)?)?,
+        backends: distribution(message.backends.as_ref(), |number, one| {
+            let filters = own.merge(spot.backend(number), filters(&one.filters)?)?;
+            backend(one.backend.as_ref(), filters)
+        })?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
     })
 }
@@ -101,7 +115,7 @@ fn filters(messages: &[message::http_route::Filter]) -> Result<Vec<Filter>, Wire
     messages.iter().map(filter).collect()
 }
 
-fn filter_message(filter: &Filter) -> message::http_route::Filter {
+fn filter_message(filter: &Filter) -> Result<Option<message::http_route::Filter>, WireError> {
     use message::http_route::filter::Kind;
     let kind = match filter {
         Filter::RequestHeaders(change) => {
@@ -111,66 +125,82 @@ fn filter_message(filter: &Filter) -> message::http_route::Filter {
             Kind::ResponseHeaderModifier(matching::response_headers_message(change))
         }
         Filter::Redirect(redirect) => Kind::Redirect(matching::redirect_message(redirect)),
-        Filter::Fail(failure) => Kind::FailureInjector(http_route::HttpFailureInjector {
-            status: u32::from(failure.status),
-            message: failure.message.to_string(),
-            ratio: matching::ratio_message(failure),
-        }),
+        Filter::Fail(failure) => failure_message(failure),
+        Filter::Rewrite(_) | Filter::Cors(_) => return Ok(None),
     };
-    message::http_route::Filter { kind: Some(kind) }
+    Ok(Some(message::http_route::Filter { kind: Some(kind) }))
 }
 
-fn route_backend(message: &message::http_route::RouteBackend) -> Result<Backend, WireError> {
-    backend(message.backend.as_ref(), filters(&message.filters)?)
+fn failure_message(failure: &Failure) -> message::http_route::filter::Kind {
+    message::http_route::filter::Kind::FailureInjector(http_route::HttpFailureInjector {
+        status: u32::from(failure.status),
+        message: failure.message.to_string(),
+        ratio: matching::ratio_message(failure),
+    })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the other kinds of routes can fail here")]
 fn route_backend_message(
     backend: &Backend,
+    (own, spot): (&mut Collected, Spot),
 ) -> Result<message::http_route::RouteBackend, WireError> {
-    let mut filters: Vec<_> = backend.filters.iter().map(filter_message).collect();
-    if let Some(failure) = failure_of_broken(backend, 500) {
-        filters.push(filter_message(&failure));
-    }
+    let broken = failure_of_broken(backend, 500);
+    let filters = backend.filters.iter().chain(&broken);
     Ok(message::http_route::RouteBackend {
         backend: Some(backend_message(backend)),
-        filters,
+        filters: own.split(spot, filters, filter_message, failing)?,
         ..Default::default()
     })
+}
+
+/// A filter that fails every request.
+fn failing(message: &'static str) -> message::http_route::Filter {
+    let kind = failure_message(&failure_of_all(500, message));
+    message::http_route::Filter { kind: Some(kind) }
 }
 
 /// What a broken backend must be told to answer, where no filter of its own does: linkerd's proxy has no other word for it.
 pub(super) fn failure_of_broken(backend: &Backend, status: u16) -> Option<Filter> {
     let answers = |filter: &Filter| matches!(filter, Filter::Fail(Failure { denominator: 0, .. }));
     let silent = !backend.filters.iter().any(answers) && backend.filters.len() < FILTERS_MAX;
-    (backend.kind == BackendKind::Broken && silent).then(|| {
-        Filter::Fail(Failure {
-            status,
-            message: "the backend of the route does not exist".into(),
-            numerator: 0,
-            denominator: 0,
-        })
-    })
+    (backend.kind == BackendKind::Broken && silent)
+        .then(|| Filter::Fail(failure_of_all(status, "the backend of the route does not exist")))
 }
 
-pub(super) fn routes_message(routes: &HttpRoutes) -> Result<Vec<message::HttpRoute>, WireError> {
-    let rule = |rule: &HttpRule| {
+/// A failure of every request.
+pub(super) fn failure_of_all(status: u16, message: &str) -> Failure {
+    Failure { status, message: message.into(), numerator: 0, denominator: 0 }
+}
+
+pub(super) fn routes_message(
+    routes: &HttpRoutes,
+    own: &mut Collected,
+    spot: Spot,
+) -> Result<Vec<message::HttpRoute>, WireError> {
+    let mut rule = |rule: &HttpRule, spot: Spot| {
+        let backends = distribution_message(&rule.backends, |number, backend| {
+            route_backend_message(backend, (own, spot.backend(number)))
+        })?;
+        let filters = own.split(spot, rule.filters.iter(), filter_message, failing)?;
         Ok(message::http_route::Rule {
             matches: rule.matches.iter().map(matching::request_match_message).collect(),
-            filters: rule.filters.iter().map(filter_message).collect(),
-            backends: Some(distribution_message(&rule.backends)?),
+            filters,
+            backends: Some(backends),
             timeouts: timeouts_message(&rule.timeouts),
             ..Default::default()
         })
     };
-    let route = |route: &HttpRoute| {
+    let mut route = |(number, route): (usize, &HttpRoute)| {
+        let spot = spot.route(number);
+        let rules = route.rules.iter().enumerate();
         Ok(message::HttpRoute {
             metadata: Some(parts::resource_message(&route.resource)),
             hosts: matching::hosts_message(&route.hosts),
-            rules: route.rules.iter().map(rule).collect::<Result<_, WireError>>()?,
+            rules: rules
+                .map(|(number, one)| rule(one, spot.rule(number)))
+                .collect::<Result<_, WireError>>()?,
         })
     };
-    routes.routes.iter().map(route).collect()
+    routes.routes.iter().enumerate().map(&mut route).collect()
 }
 
 pub(super) fn unserved(routes: &[message::HttpRoute], unserved: &mut Vec<&'static str>) {

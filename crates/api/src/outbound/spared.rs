@@ -29,25 +29,25 @@ pub(super) struct Spared {
 }
 
 impl Spared {
-    /// Reads routes one by one; `rest` is what is kept of one that `read` refuses.
+    /// Reads routes one by one, each with its place; `rest` is what is kept of one that `read` refuses.
     pub(super) fn routes<M, R>(
         &mut self,
         messages: &[M],
         metadata: impl Fn(&M) -> Option<&meta::Metadata>,
-        read: impl Fn(&M) -> Result<R, WireError>,
-        rest: impl Fn(&M, Resource) -> Option<R>,
+        read: impl Fn(usize, &M) -> Result<R, WireError>,
+        rest: impl Fn(usize, &M, Resource) -> Option<R>,
     ) -> Result<Vec<R>, WireError> {
         parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
         let mut routes = Vec::with_capacity(messages.len());
-        for message in messages {
-            match read(message) {
+        for (number, message) in messages.iter().enumerate() {
+            match read(number, message) {
                 Ok(route) => routes.push(route),
                 Err(error) => {
                     let resource = parts::resource(metadata(message), "routes.metadata")
                         .unwrap_or_else(|_| Resource::default_named("unreadable"));
                     let route = format!("{}/{}", resource.namespace(), resource.name());
                     self.refused.push(Refused { route, error });
-                    routes.extend(rest(message, resource));
+                    routes.extend(rest(number, message, resource));
                 }
             }
         }
@@ -60,7 +60,7 @@ pub(super) fn rest<M>(
     resource: Resource,
     hosts: &[http_route::HostMatch],
     rules: &[M],
-    rule: impl Fn(&M) -> Result<HttpRule, WireError>,
+    rule: impl Fn(usize, &M) -> Result<HttpRule, WireError>,
     matches: impl Fn(&M) -> Vec<Result<RequestMatch, WireError>>,
     status: u16,
 ) -> Option<HttpRoute> {
@@ -90,7 +90,10 @@ pub(super) fn rest<M>(
     } else {
         rules
             .iter()
-            .filter_map(|message| rule(message).ok().or_else(|| failing_of(message)))
+            .enumerate()
+            .filter_map(|(number, message)| {
+                rule(number, message).ok().or_else(|| failing_of(message))
+            })
             .collect()
     };
     (!rules.is_empty()).then_some(HttpRoute { resource, hosts, rules })

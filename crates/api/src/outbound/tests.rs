@@ -1,12 +1,13 @@
 //! Tables of outbound policy conversions.
 
 use super::*;
+use leno_model::cors::{Cors, OriginMatch};
 use leno_model::name::Resource;
 use leno_model::pattern::Pattern;
 use leno_model::route::{
     Backend, BackendKind, Balance, Distribution, Failure, Filter, HeaderChange, HeaderMatch,
     HostMatch, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute, OpaqueRoutes, PathMatch, QueryMatch,
-    Redirect, RequestMatch, TextMatch, Timeouts,
+    Redirect, RequestMatch, Rewrite, TextMatch, Timeouts,
 };
 use leno_model::workload::{Endpoint, Labels, ProtocolHint};
 use linkerd2_proxy_api::{grpc_route, http_route};
@@ -445,6 +446,81 @@ fn one_bad_route_does_not_take_the_others_with_it() {
     assert_eq!(show_rules(&routes), ["3 fail 14"]);
 }
 
+/// What linkerd's messages have no field for comes back from Leno's, at its place. A proxy of linkerd fails those requests.
+#[test]
+fn own_filters_come_back_at_their_places() {
+    let rewrite = || {
+        Filter::Rewrite(Rewrite {
+            host: Some("new".into()),
+            path_full: None,
+            path_prefix: Some("".into()),
+        })
+    };
+    let cors = Filter::Cors(Arc::new(Cors {
+        origins: vec![OriginMatch::parse("https://*.a").unwrap()],
+        methods: vec!["*".into()],
+        max_age_seconds: 5,
+        ..Cors::default()
+    }));
+    let headers = || Filter::RequestHeaders(change());
+    let filters = vec![headers(), rewrite(), headers(), cors];
+    let own_filters = Backend { filters: vec![rewrite(), headers()], ..balance("v2") };
+    let backends = Distribution::Random(vec![(balance("v1"), 1), (own_filters, 2)]);
+    let routes = rule(Vec::new(), filters, backends);
+    let grpc =
+        rule(Vec::new(), vec![headers(), rewrite()], Distribution::First(vec![balance("v1")]));
+    for protocol in [
+        OutboundProtocol::Http1(routes.clone()),
+        OutboundProtocol::Http2(routes.clone()),
+        OutboundProtocol::Detect {
+            timeout: Duration::from_secs(1),
+            http1: HttpRoutes::default(),
+            http2: routes.clone(),
+            opaque: OpaqueRoutes::default(),
+        },
+        OutboundProtocol::Grpc(grpc),
+    ] {
+        let policy = OutboundPolicy { parent: service("web"), protocol };
+        let message = to_message(&policy).unwrap();
+        assert_eq!(from_message(&message), Ok(policy));
+        let bytes = prost::Message::encode_to_vec(&message);
+        let linkerds: message::OutboundPolicy = prost::Message::decode(bytes.as_slice()).unwrap();
+        let shown = format!("{:?}", from_message(&linkerds.into()).unwrap());
+        assert!(shown.contains("this proxy has no filter URLRewrite"), "{shown}");
+        assert!(!shown.contains("Rewrite("), "{shown}");
+    }
+}
+
+#[test]
+fn malformed_own_filters_are_refused_by_field() {
+    let check = |spoil: &dyn Fn(&mut FilterMessage), error: &str| {
+        let rewrite = Rewrite { path_full: Some("/a".into()), ..Rewrite::default() };
+        let filters = vec![Filter::RequestHeaders(change()), Filter::Rewrite(rewrite)];
+        let routes = rule(Vec::new(), filters, Distribution::First(vec![balance("v1")]));
+        let policy =
+            OutboundPolicy { parent: service("web"), protocol: OutboundProtocol::Http1(routes) };
+        let mut message = to_message(&policy).unwrap();
+        spoil(&mut message.own.as_mut().unwrap().filters[0].filters[0]);
+        assert_eq!(from_message(&message).unwrap_err().to_string(), error);
+    };
+    let path = |path: &str| {
+        let path_full = Some(path.to_owned());
+        Some(FilterKind::Rewrite(RewriteMessage { path_full, ..Default::default() }))
+    };
+    let cors = |cors| Some(FilterKind::Cors(cors));
+    check(&|f| f.position = 2, "own.filters.position: 2 is not one of 2 places");
+    check(&|f| f.kind = None, "own.filters.kind is missing");
+    check(&|f| f.kind = path("/a b"), "rewrite.path_full: \"/a b\" has the character ' '");
+    check(&|f| f.kind = path("/a?b"), "rewrite.path_full: \"/a?b\" has the character '?'");
+    let origins = |text: &str| CorsMessage { origins: vec![text.into()], ..Default::default() };
+    check(
+        &|f| f.kind = cors(origins("a")),
+        "cors.origins: \"a\" is not `*` or <scheme>://<host>[:<port>]",
+    );
+    let methods = || CorsMessage { methods: vec!["a b".into()], ..Default::default() };
+    check(&|f| f.kind = cors(methods()), "cors.methods: \"a b\" is not a token");
+}
+
 /// A control plane without these limits may send them.
 #[test]
 fn patterns_over_the_limit_fail_their_route_alone() {
@@ -499,14 +575,15 @@ fn one_bad_route_of_connections_refuses_its_own() {
 
 #[test]
 fn parts_of_a_policy_are_all_there() {
-    let kind = |kind| message::OutboundPolicy {
+    let kind = |kind| PolicyMessage {
+        own: None,
         protocol: Some(message::ProxyProtocol { kind: Some(kind) }),
         metadata: Some(parts::resource_message(&service("web"))),
     };
-    let check = |message: &message::OutboundPolicy, expected: &str| {
+    let check = |message: &PolicyMessage, expected: &str| {
         assert_eq!(from_message(message).unwrap_err().to_string(), expected);
     };
-    check(&message::OutboundPolicy::default(), "protocol.kind is missing");
+    check(&PolicyMessage::default(), "protocol.kind is missing");
     let detect = kind(message::proxy_protocol::Kind::Detect(Default::default()));
     check(&detect, "detect.http1 is missing");
     let mut nameless = kind(message::proxy_protocol::Kind::Opaque(Default::default()));

@@ -1,5 +1,6 @@
 //! The model's answers as JSON. Pure; every field is named in `docs/cli.md`.
 
+use leno_model::cors::OriginMatch;
 use leno_model::name::Resource;
 use leno_model::policy::{
     Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute,
@@ -226,6 +227,19 @@ fn filter(filter: &Filter) -> Value {
             "path_prefix": redirect.path_prefix.as_deref(),
             "port": redirect.port,
             "status": redirect.status,
+        }}),
+        Filter::Rewrite(rewrite) => json!({"rewrite": {
+            "host": rewrite.host.as_deref(),
+            "path_full": rewrite.path_full.as_deref(),
+            "path_prefix": rewrite.path_prefix.as_deref(),
+        }}),
+        Filter::Cors(cors) => json!({"cors": {
+            "origins": cors.origins.iter().map(OriginMatch::as_str).collect::<Vec<_>>(),
+            "methods": cors.methods.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
+            "headers": cors.headers.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
+            "exposed": cors.exposed.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
+            "credentials": cors.credentials,
+            "max_age_seconds": cors.max_age_seconds,
         }}),
         Filter::Fail(failure) => json!({"fail": {
             "status": failure.status,

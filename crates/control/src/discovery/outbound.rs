@@ -2,10 +2,10 @@
 
 use super::{Answers, Sight, member, namespace};
 use crate::world::World;
-use leno_api::outbound::{Target, read_request, to_message};
+use leno_api::outbound::service::OutboundPolicies;
+use leno_api::outbound::{PolicyMessage, Target, read_request, to_message};
 use leno_model::name::SpiffeId;
-use linkerd2_proxy_api::outbound::outbound_policies_server::OutboundPolicies;
-use linkerd2_proxy_api::outbound::{OutboundPolicy, TrafficSpec};
+use linkerd2_proxy_api::outbound::TrafficSpec;
 use tonic::{Request, Response, Status};
 use tracing::error;
 
@@ -29,7 +29,7 @@ fn policy(
     world.outbound(target, namespace).ok_or_else(|| Status::not_found("no such Service"))
 }
 
-fn message(policy: &leno_model::route::OutboundPolicy) -> Result<OutboundPolicy, Status> {
+fn message(policy: &leno_model::route::OutboundPolicy) -> Result<PolicyMessage, Status> {
     to_message(policy).map_err(|wrong| {
         error!(parent = policy.parent.name(), "the policy cannot be encoded: {wrong}");
         Status::internal(wrong.to_string())
@@ -38,13 +38,13 @@ fn message(policy: &leno_model::route::OutboundPolicy) -> Result<OutboundPolicy,
 
 #[tonic::async_trait]
 impl OutboundPolicies for Outbound {
-    async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<OutboundPolicy>, Status> {
+    async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<PolicyMessage>, Status> {
         let (target, member) = read(&request)?;
         let world = self.0.world().await?;
         message(&policy(&world, &target, namespace(&member))?).map(Response::new)
     }
 
-    type WatchStream = Answers<OutboundPolicy>;
+    type WatchStream = Answers<PolicyMessage>;
 
     async fn watch(
         &self,

@@ -125,6 +125,11 @@ fn show_filter(filter: &Filter) -> String {
         Filter::Fail(failure) => format!("fail {}", failure.status),
         Filter::RequestHeaders(change) => format!("request{:?}", change.set),
         Filter::ResponseHeaders(change) => format!("response-{:?}", change.remove),
+        Filter::Rewrite(rewrite) => {
+            let parts = [&rewrite.host, &rewrite.path_full, &rewrite.path_prefix];
+            format!("rewrite {}", parts.map(|part| part.as_deref().unwrap_or("-")).join(" "))
+        }
+        Filter::Cors(cors) => format!("cors {:?} {}", cors.origins, cors.max_age_seconds),
         Filter::Redirect(redirect) => {
             format!("redirect {} {:?}", redirect.status, redirect.path_prefix)
         }

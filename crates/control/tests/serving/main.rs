@@ -130,22 +130,24 @@ async fn outbound_policies_follow_the_world() {
     let mut stream = client.watch(asked).await.unwrap().into_inner();
     let first = next(&mut stream).await.unwrap().unwrap();
     assert_eq!(once, first);
-    let policy = outbound::from_message(&first).unwrap();
+    let policy = outbound::from_message(&first.into()).unwrap();
     assert!(matches!(policy.protocol, OutboundProtocol::Detect { .. }));
     mesh.world(&[&SERVICES.replace("port: 80", "appProtocol: tcp, port: 80"), POD]);
-    let policy = outbound::from_message(&next(&mut stream).await.unwrap().unwrap()).unwrap();
+    let policy = outbound::from_message(&next(&mut stream).await.unwrap().unwrap().into()).unwrap();
     assert!(matches!(policy.protocol, OutboundProtocol::Opaque(_)));
     // The Service goes, and its rules on the nodes do later: who has been told of it is not told that its address is outside.
     mesh.world(&[POD]);
     let gone = outbound::request(&workload("web-1"), "10.96.0.1:80".parse().unwrap());
-    let policy = outbound::from_message(client.get(gone).await.unwrap().get_ref()).unwrap();
+    let policy =
+        outbound::from_message(&client.get(gone).await.unwrap().into_inner().into()).unwrap();
     assert_eq!(policy.parent.kind(), "default");
     mesh.world(&[SERVICES, POD]);
-    let policy = outbound::from_message(&next(&mut stream).await.unwrap().unwrap()).unwrap();
+    let policy = outbound::from_message(&next(&mut stream).await.unwrap().unwrap().into()).unwrap();
     assert!(matches!(policy.protocol, OutboundProtocol::Detect { .. }));
     assert_eq!(policy.parent.kind(), "Service");
     let stranger = outbound::request(&workload("web-1"), "192.0.2.1:443".parse().unwrap());
-    let policy = outbound::from_message(client.get(stranger).await.unwrap().get_ref()).unwrap();
+    let policy =
+        outbound::from_message(&client.get(stranger).await.unwrap().into_inner().into()).unwrap();
     assert_eq!((policy.parent.kind(), policy.parent.name()), ("default", "forward"));
     mesh.stop().await;
 }
@@ -200,7 +202,7 @@ async fn a_slow_reader_gets_the_latest_world_and_holds_up_nobody() {
         // However many were skipped, the last one says what holds.
         loop {
             let message = next(stream).await.unwrap().unwrap();
-            let policy = outbound::from_message(&message).unwrap();
+            let policy = outbound::from_message(&message.into()).unwrap();
             if matches!(policy.protocol, OutboundProtocol::Http2(_)) {
                 break;
             }

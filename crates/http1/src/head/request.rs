@@ -282,6 +282,11 @@ impl RequestHead {
         self.form
     }
 
+    /// Where the target is in the buffer.
+    pub(crate) fn target_range(&self) -> std::ops::Range<usize> {
+        self.target.range()
+    }
+
     /// The request target as received.
     pub fn target<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
         self.target.of(buf)

@@ -147,3 +147,37 @@ fn a_pattern_cannot_leave_its_anchors() {
     assert!(Pattern::parse("a)|(?:b").is_err());
     assert!(Pattern::parse("a|b").is_ok());
 }
+
+/// The table of the Gateway API (HTTPPathModifier).
+#[test]
+fn replaced_prefixes() {
+    let check = |path: &str, prefix: &str, replacement: &str, expected: &str| {
+        let routes = HttpRoutes {
+            routes: vec![rule(
+                "r",
+                vec![RequestMatch {
+                    path: Some(PathMatch::Prefix(prefix.into())),
+                    ..RequestMatch::default()
+                }],
+            )],
+        };
+        let line = format!("GET {path}");
+        let request = Request { line: &line, host: "web", headers: &[] };
+        let prefix_bytes = pick(&routes, &request).unwrap().prefix_bytes;
+        assert_eq!(replace_prefix(path, prefix_bytes, replacement), expected, "{path} {prefix}");
+    };
+    check("/foo/bar", "/foo", "/xyz", "/xyz/bar");
+    check("/foo/bar", "/foo", "/xyz/", "/xyz/bar");
+    check("/foo/bar", "/foo/", "/xyz", "/xyz/bar");
+    check("/foo/bar", "/foo/", "/xyz/", "/xyz/bar");
+    check("/foo", "/foo", "/xyz", "/xyz");
+    check("/foo/", "/foo", "/xyz", "/xyz/");
+    check("/foo/bar", "/foo", "", "/bar");
+    check("/foo/", "/foo", "", "/");
+    check("/foo", "/foo", "", "/");
+    check("/foo/", "/foo", "/", "/");
+    check("/foo", "/foo", "/", "/");
+    check("/foo/bar", "/", "/xyz", "/xyz/foo/bar");
+    check("/", "/", "/xyz", "/xyz/");
+    check("/foo", "/foo", "xyz", "/xyz");
+}

@@ -3,6 +3,7 @@
 use super::memory::{Kept, Known};
 use super::status::Status;
 use leno_api::WireError;
+use leno_api::outbound::PolicyMessage;
 use leno_model::limit::ENDPOINTS_MAX;
 use leno_model::name::WorkloadId;
 use leno_model::policy::InboundPolicy;
@@ -10,8 +11,7 @@ use leno_model::route::OutboundPolicy;
 use leno_model::workload::{EndpointSet, EndpointUpdate};
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use linkerd2_proxy_api::inbound::inbound_server_policies_client::InboundServerPoliciesClient;
-use linkerd2_proxy_api::outbound::outbound_policies_client::OutboundPoliciesClient;
-use linkerd2_proxy_api::{destination, inbound, outbound};
+use linkerd2_proxy_api::{destination, inbound};
 use std::future::Future;
 use std::hash::Hash;
 use std::net::SocketAddr;
@@ -91,7 +91,7 @@ pub(super) struct Outbound;
 impl Topic for Outbound {
     type Key = SocketAddr;
     type State = OutboundPolicy;
-    type Message = outbound::OutboundPolicy;
+    type Message = PolicyMessage;
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.outbound_entries
@@ -114,10 +114,8 @@ impl Topic for Outbound {
         workload: WorkloadId,
         channel: C,
     ) -> Result<Streaming<Self::Message>, GrpcStatus> {
-        let mut client =
-            OutboundPoliciesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let request = Request::new(leno_api::outbound::request(&workload, target));
-        client.watch(request).await.map(tonic::Response::into_inner)
+        let asked = leno_api::outbound::request(&workload, target);
+        leno_api::outbound::service::watch(channel, asked, MESSAGE_BYTES_MAX).await
     }
 
     fn read(

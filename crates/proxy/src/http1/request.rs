@@ -16,7 +16,7 @@ use crate::request::view::View;
 use crate::thread::ThreadContext;
 use crate::upstream::{Peer, acquire};
 use leno_http1::edit::{self, Edit, Persistence};
-use leno_http1::{BodyFraming, BodyReader, RequestHead, Upgrade, Version};
+use leno_http1::{BodyFraming, BodyReader, FieldLine, RequestHead, Upgrade, Version};
 use std::future::poll_fn;
 use std::io::Write;
 use std::rc::Rc;
@@ -131,7 +131,11 @@ impl Codec for Http1Request<'_> {
     /// Writes what goes up first into `parts.onward`, and takes it out of `ahead`.
     fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
         let head = &self.parts.request;
-        let lines = Lines::of(plan.request_changes());
+        let mut lines = Lines::of(plan.request_changes());
+        let target = plan.target();
+        if let Some(host) = target.and_then(|target| target.host.as_deref()) {
+            lines.set.extend(FieldLine::new("host", host.as_bytes()));
+        }
         let persistence = match head.version() {
             // An HTTP/1.0 application must see what its client sent.
             Version::Http10 if !head.keep_alive() => Persistence::Close,
@@ -139,7 +143,11 @@ impl Codec for Http1Request<'_> {
         };
         let edit = Edit { persistence, upgrade: forwards_upgrade(head), ..lines.edit() };
         self.parts.onward.clear();
-        edit::write_request(head, self.ahead.filled(), &edit, &mut self.parts.onward);
+        let came = (head, self.ahead.filled());
+        match target {
+            None => edit::write_request(came.0, came.1, &edit, &mut self.parts.onward),
+            Some(target) => target.write_http1(came, &edit, &mut self.parts.onward),
+        }
         let mut body = BodyReader::new(head.framing(), &self.thread.http1_limits);
         let arrived = &self.ahead.filled()[head.length()..];
         let progress = body.read(arrived).map_err(|malformed| {

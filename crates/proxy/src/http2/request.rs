@@ -102,6 +102,9 @@ impl Codec for Http2Request {
         for change in plan.request_changes() {
             headers::apply(change, &mut self.parts.headers);
         }
+        if let Some(target) = plan.target() {
+            target.change_http2(&mut self.parts);
+        }
         self.up.replayable(plan.attempts.replay_bytes_max);
         Ok(())
     }

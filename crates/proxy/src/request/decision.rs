@@ -1,7 +1,8 @@
 //! What becomes of a request: it is forwarded by a plan, or answered here. Pure.
 
 use crate::request::attempts::AttemptPlan;
-use crate::request::filters::headers;
+use crate::request::filters::rewrite::Target;
+use crate::request::filters::{self, Changes, headers};
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
@@ -34,13 +35,15 @@ pub struct Plan {
     pub attempts: AttemptPlan,
     /// The route of the port that lets this one request in, where the port itself does not let the client in.
     pub admitted_by: Option<Resource>,
+    /// What filters change in this one request.
+    pub changes: Option<Box<Changes>>,
 }
 
 impl Plan {
     /// A plan to our application.
     #[must_use]
     pub fn to_application(admitted_by: Option<Resource>) -> Self {
-        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by }
+        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by, changes: None }
     }
 
     pub fn request_changes(&self) -> impl Iterator<Item = &HeaderChange> {
@@ -49,7 +52,14 @@ impl Plan {
     }
 
     pub fn response_changes(&self) -> impl Iterator<Item = &HeaderChange> {
-        headers::of_response(self.filters())
+        let own = self.changes.iter().map(|changes| &changes.response);
+        headers::of_response(self.filters()).chain(own)
+    }
+
+    /// Where the request goes on to, if a filter changes that.
+    #[must_use]
+    pub fn target(&self) -> Option<&Target> {
+        self.changes.as_ref().map(|changes| &changes.target)
     }
 
     fn filters(&self) -> impl Iterator<Item = &Filter> {
@@ -62,6 +72,7 @@ impl Plan {
 pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -> Decision {
     match route::choose(policy, request, random) {
         Ok(choice) => Decision::Forward(Plan {
+            changes: filters::changes(choice.filters(), request, choice.prefix_bytes()),
             route: Some(choice),
             attempts: AttemptPlan::DEFAULT,
             admitted_by: None,

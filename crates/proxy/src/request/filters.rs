@@ -1,16 +1,21 @@
 //! What a route's filters do to a request, one file each.
 //!
+//! - [`cors`]: answers preflight requests, and allows origins to read responses
 //! - [`failure`]: answers with a failure, for a share of requests
 //! - [`headers`]: changes headers of the request and of the response
 //! - [`redirect`]: answers with a redirect
+//! - [`rewrite`]: changes host or path of the request
 
+pub mod cors;
 pub mod failure;
 pub mod headers;
 pub mod redirect;
+pub mod rewrite;
 
 use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
-use leno_model::route::Filter;
+use leno_model::route::{Filter, HeaderChange};
+use rewrite::Target;
 
 /// The reply of the first filter that answers the request itself; `prefix_bytes` of the path were matched as a prefix.
 #[must_use]
@@ -23,6 +28,40 @@ pub fn answer(
     filters.iter().find_map(|filter| match filter {
         Filter::Redirect(to) => Some(redirect::reply(to, view, prefix_bytes)),
         Filter::Fail(failure) => failure::reply(failure, random),
-        Filter::RequestHeaders(_) | Filter::ResponseHeaders(_) => None,
+        Filter::Cors(cors) => cors::reply(cors, view),
+        Filter::RequestHeaders(_) | Filter::ResponseHeaders(_) | Filter::Rewrite(_) => None,
     })
+}
+
+/// What filters change in one request, as far as it depends on the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Where it goes on to.
+    pub target: Target,
+    /// Headers of its response.
+    pub response: HeaderChange,
+}
+
+/// The changes of these filters; `None` where no filter looks at the request.
+#[must_use]
+pub fn changes<'a>(
+    filters: impl Iterator<Item = &'a Filter>,
+    view: &View<'_>,
+    prefix_bytes: usize,
+) -> Option<Box<Changes>> {
+    let mut changes: Option<Box<Changes>> = None;
+    for filter in filters {
+        match filter {
+            Filter::Rewrite(rewrite) => {
+                let target = &mut changes.get_or_insert_default().target;
+                target.change(rewrite, view, prefix_bytes);
+            }
+            Filter::Cors(cors) => {
+                let response = &mut changes.get_or_insert_default().response;
+                cors::change_response(cors, view, response);
+            }
+            _ => {}
+        }
+    }
+    changes
 }

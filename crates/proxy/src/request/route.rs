@@ -20,6 +20,7 @@ pub struct RouteChoice {
     route: usize,
     rule: usize,
     backend: usize,
+    prefix_bytes: usize,
 }
 
 /// The routes of a policy for requests of this kind.
@@ -64,7 +65,8 @@ pub fn choose(
         routes.routes.iter().position(|route| std::ptr::eq(route, picked.route)).unwrap_or(0);
     let rule =
         picked.route.rules.iter().position(|rule| std::ptr::eq(rule, picked.rule)).unwrap_or(0);
-    let choice = RouteChoice { policy: policy.clone(), kind, route, rule, backend };
+    let prefix_bytes = picked.prefix_bytes;
+    let choice = RouteChoice { policy: policy.clone(), kind, route, rule, backend, prefix_bytes };
     match answered(&choice.backend().filters) {
         Some(reply) => Err(reply),
         None => Ok(choice),
@@ -120,6 +122,12 @@ impl RouteChoice {
     /// Filters of the rule, then those of the backend.
     pub fn filters(&self) -> impl Iterator<Item = &Filter> {
         self.rule().filters.iter().chain(&self.backend().filters)
+    }
+
+    /// Bytes of the path that a prefix match covered.
+    #[must_use]
+    pub fn prefix_bytes(&self) -> usize {
+        self.prefix_bytes
     }
 
     /// Its place among the routes of the policy, of both protocols.

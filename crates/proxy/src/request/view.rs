@@ -67,6 +67,17 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The first value of a header (lower-case name) that is UTF-8.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<String> {
+        let mut found = None;
+        self.any_header(name, &mut |value| {
+            found = Some(value.to_owned());
+            true
+        });
+        found
+    }
+
     /// Host and port as the client wrote them.
     #[must_use]
     pub fn raw_authority(&self) -> &'a [u8] {

@@ -1,6 +1,8 @@
 //! The four services of the fake control plane: each asks the script.
 
 use super::{Behaviour, Message, Shared, Topic, UNREAD_MAX};
+use leno_api::outbound::PolicyMessage;
+use leno_api::outbound::service::{OutboundPolicies, OutboundPoliciesServer};
 use linkerd2_proxy_api::destination::destination_server::{Destination, DestinationServer};
 use linkerd2_proxy_api::destination::{DestinationProfile, GetDestination, Update};
 use linkerd2_proxy_api::identity::identity_server::{Identity, IdentityServer};
@@ -9,10 +11,7 @@ use linkerd2_proxy_api::inbound::inbound_server_policies_server::{
     InboundServerPolicies, InboundServerPoliciesServer,
 };
 use linkerd2_proxy_api::inbound::{PortSpec, Server};
-use linkerd2_proxy_api::outbound::outbound_policies_server::{
-    OutboundPolicies, OutboundPoliciesServer,
-};
-use linkerd2_proxy_api::outbound::{OutboundPolicy, TrafficSpec};
+use linkerd2_proxy_api::outbound::TrafficSpec;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -127,9 +126,9 @@ impl Destination for Services {
 
 #[tonic::async_trait]
 impl OutboundPolicies for Services {
-    type WatchStream = Told<OutboundPolicy>;
+    type WatchStream = Told<PolicyMessage>;
 
-    async fn get(&self, _: Request<TrafficSpec>) -> Result<Response<OutboundPolicy>, Status> {
+    async fn get(&self, _: Request<TrafficSpec>) -> Result<Response<PolicyMessage>, Status> {
         Err(Status::unimplemented("proxies watch"))
     }
 

@@ -2,7 +2,8 @@
 
 use gateway_api::grpcroutes as grpc_types;
 use gateway_api::httproutes as http_types;
-use leno_model::route::{Filter, HeaderChange, Redirect};
+use leno_model::cors::{Cors, OriginMatch};
+use leno_model::route::{Filter, HeaderChange, Redirect, Rewrite};
 use std::sync::Arc;
 
 /// A filter, or why it cannot be served.
@@ -53,8 +54,32 @@ macro_rules! redirect {
     }};
 }
 
+macro_rules! rewrite {
+    ($rewrite:expr) => {{
+        let rewrite = $rewrite;
+        let path = rewrite.path.as_ref();
+        checked_rewrite(Rewrite {
+            host: rewrite.hostname.as_deref().map(Arc::from),
+            path_full: path.and_then(|path| path.replace_full_path.as_deref()).map(Arc::from),
+            path_prefix: path.and_then(|path| path.replace_prefix_match.as_deref()).map(Arc::from),
+        })
+    }};
+}
+
+macro_rules! cors {
+    ($cors:expr) => {{
+        let cors = $cors;
+        checked_cors(
+            [&cors.allow_origins, &cors.allow_methods, &cors.allow_headers, &cors.expose_headers]
+                .map(|texts| texts.as_deref().unwrap_or_default()),
+            cors.allow_credentials == Some(true),
+            cors.max_age,
+        )
+    }};
+}
+
 macro_rules! wish {
-    ($name:ident, $filter:ty, $type:ty $(, $redirect:ident)?) => {
+    ($name:ident, $filter:ty, $type:ty $(, $redirect:ident, $rewrite:ident, $cors:ident)?) => {
         pub(super) fn $name(filter: &$filter) -> Wish {
             type Type = $type;
             let missing = |field: &str| format!("{field} is missing");
@@ -76,7 +101,19 @@ macro_rules! wish {
                     .as_ref()
                     .ok_or_else(|| missing("requestRedirect"))
                     .and_then(|redirect| redirect!(redirect))
-                    .map(Filter::Redirect),)?
+                    .map(Filter::Redirect),
+                Type::$rewrite => filter
+                    .url_rewrite
+                    .as_ref()
+                    .ok_or_else(|| missing("urlRewrite"))
+                    .and_then(|rewrite| rewrite!(rewrite))
+                    .map(Filter::Rewrite),
+                Type::$cors => filter
+                    .cors
+                    .as_ref()
+                    .ok_or_else(|| missing("cors"))
+                    .and_then(|cors| cors!(cors))
+                    .map(|cors| Filter::Cors(Arc::new(cors))),)?
                 other => Err(format!("the filter {other:?} is not supported")),
             }
         }
@@ -87,13 +124,17 @@ wish!(
     http,
     http_types::HttpRouteRulesFilters,
     http_types::HttpRouteRulesFiltersType,
-    RequestRedirect
+    RequestRedirect,
+    UrlRewrite,
+    Cors
 );
 wish!(
     http_backend,
     http_types::HttpRouteRulesBackendRefsFilters,
     http_types::HttpRouteRulesBackendRefsFiltersType,
-    RequestRedirect
+    RequestRedirect,
+    UrlRewrite,
+    Cors
 );
 wish!(grpc, grpc_types::GrpcRouteRulesFilters, grpc_types::GrpcRouteRulesFiltersType);
 wish!(
@@ -110,9 +151,7 @@ fn lower(name: &str) -> Arc<str> {
 fn checked(change: HeaderChange) -> Result<HeaderChange, String> {
     let names = change.set.iter().chain(&change.add).map(|(name, _)| name).chain(&change.remove);
     for name in names {
-        let is_token = !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
-        if !is_token {
+        if !is_token(name) {
             return Err(format!("{name:?} is not a header name"));
         }
     }
@@ -142,4 +181,68 @@ fn checked_redirect(
         return Err("a part of the redirect has a space or control character".to_owned());
     }
     Ok(redirect)
+}
+
+/// What browsers assume without a maximum age, and the API's default.
+const MAX_AGE_SECONDS: u32 = 5;
+
+fn checked_rewrite(rewrite: Rewrite) -> Result<Rewrite, String> {
+    let Rewrite { host, path_full, path_prefix } = &rewrite;
+    if let Some(host) = host {
+        let is_host =
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-');
+        if host.is_empty() || !host.bytes().all(is_host) {
+            return Err(format!("urlRewrite.hostname: {host:?} is not a host name"));
+        }
+    }
+    if path_full.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        return Err("urlRewrite.path.replaceFullPath does not start with '/'".to_owned());
+    }
+    for path in path_full.iter().chain(path_prefix) {
+        if let Some(wrong) = path.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#'))
+        {
+            return Err(format!("urlRewrite.path: {path:?} has the character {wrong:?}"));
+        }
+    }
+    if host.is_none() && path_full.is_none() && path_prefix.is_none() {
+        return Err("urlRewrite has neither hostname nor path".to_owned());
+    }
+    Ok(rewrite)
+}
+
+fn checked_cors(
+    [origins, methods, headers, exposed]: [&[String]; 4],
+    credentials: bool,
+    max_age: Option<i32>,
+) -> Result<Cors, String> {
+    let origin = |text: &String| {
+        OriginMatch::parse(text).map_err(|wrong| format!("cors.allowOrigins: {wrong}"))
+    };
+    let tokens = |field: &str, texts: &[String]| {
+        let token = |text: &String| match is_token(text) {
+            true => Ok(text.as_str().into()),
+            false => Err(format!("cors.{field}: {text:?} is not a token")),
+        };
+        texts.iter().map(token).collect::<Result<_, _>>()
+    };
+    let max_age_seconds = match max_age {
+        None => MAX_AGE_SECONDS,
+        Some(seconds) => u32::try_from(seconds)
+            .ok()
+            .filter(|seconds| *seconds > 0)
+            .ok_or_else(|| format!("cors.maxAge: {seconds} is not a number of seconds from 1"))?,
+    };
+    Ok(Cors {
+        origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
+        methods: tokens("allowMethods", methods)?,
+        headers: tokens("allowHeaders", headers)?,
+        exposed: tokens("exposeHeaders", exposed)?,
+        credentials,
+        max_age_seconds,
+    })
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }

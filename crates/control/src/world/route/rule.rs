@@ -7,8 +7,8 @@ use leno_api::WireError;
 use leno_model::limit::MATCHES_MAX;
 use leno_model::pattern::Patterns;
 use leno_model::route::{
-    Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, RequestMatch,
-    Timeouts,
+    Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, PathMatch,
+    RequestMatch, Timeouts,
 };
 
 /// The reply to a request whose rule is not fully supported.
@@ -63,8 +63,9 @@ impl<T> Compiler<'_, T> {
         if broken {
             self.unsupported();
         }
-        let redirects = filters.iter().flatten().any(|f| matches!(f, Filter::Redirect(_)));
         let backends = self.backends(field, &rule.backends);
+        broken |= self.is_misplaced(field, &matches, filters.as_deref(), backends.as_ref());
+        let redirects = filters.iter().flatten().any(|f| matches!(f, Filter::Redirect(_)));
         let (filters, backends) = match (filters, backends) {
             _ if broken => (vec![fail(self.kind, CANNOT_BE_SERVED)], Distribution::Empty),
             (Some(filters), _) if redirects => (filters, Distribution::Empty),
@@ -84,6 +85,23 @@ impl<T> Compiler<'_, T> {
         self.report(field, format!("{wrong}; the rule answers with a failure"));
         self.unsupported();
         self.failing(rule.matches)
+    }
+
+    /// Reports filters that do not fit the rest of their rule.
+    fn is_misplaced(
+        &mut self,
+        field: &str,
+        matches: &[RequestMatch],
+        filters: Option<&[Filter]>,
+        backends: Option<&Distribution>,
+    ) -> bool {
+        let wrong = misplaced(matches, filters.unwrap_or_default(), backends);
+        if let Some(wrong) = wrong {
+            let message = format!("{wrong}; the rule answers with a failure");
+            self.report(format!("{field}.filters"), message);
+            self.unsupported();
+        }
+        wrong.is_some()
     }
 
     /// A rule that fails its requests, as far as its matches can be encoded for proxies.
@@ -132,6 +150,32 @@ impl<T> Compiler<'_, T> {
         }
         filters
     }
+}
+
+/// What is wrong with filters beside the rest of their rule.
+fn misplaced(
+    matches: &[RequestMatch],
+    filters: &[Filter],
+    backends: Option<&Distribution>,
+) -> Option<&'static str> {
+    let of_backends = match backends {
+        None | Some(Distribution::Empty) => Vec::new(),
+        Some(Distribution::First(backends)) => backends.iter().collect(),
+        Some(Distribution::Random(weighted)) => weighted.iter().map(|(one, _)| one).collect(),
+    };
+    let all = || filters.iter().chain(of_backends.iter().flat_map(|backend| &backend.filters));
+    let redirects = all().any(|filter| matches!(filter, Filter::Redirect(_)));
+    if redirects && all().any(|filter| matches!(filter, Filter::Rewrite(_))) {
+        return Some("a rule with RequestRedirect and URLRewrite is not valid");
+    }
+    let is_prefix = |one: &RequestMatch| matches!(one.path, None | Some(PathMatch::Prefix(_)));
+    let replaces_prefix = |filter: &Filter| match filter {
+        Filter::Redirect(redirect) => redirect.path_prefix.is_some(),
+        Filter::Rewrite(rewrite) => rewrite.path_prefix.is_some(),
+        _ => false,
+    };
+    (all().any(replaces_prefix) && !matches.iter().all(is_prefix))
+        .then_some("replacePrefixMatch needs a path of type PathPrefix in every match of the rule")
 }
 
 /// Whether a route can be encoded for proxies. A route that a proxy cannot read would make the whole policy of its Service unusable.

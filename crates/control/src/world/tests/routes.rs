@@ -48,10 +48,10 @@ fn filters_and_what_is_not_supported() {
         &[],
     );
     check(
-        "{filters: [{type: URLRewrite, urlRewrite: {hostname: x}}], backendRefs: [{name: v1, port: 80}]}, {filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: 'a b', value: c}]}}], backendRefs: [{name: v1, port: 80}]}",
+        "{filters: [{type: URLRewrite, urlRewrite: {hostname: X}}], backendRefs: [{name: v1, port: 80}]}, {filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: 'a b', value: c}]}}], backendRefs: [{name: v1, port: 80}]}",
         &["r:  -> fail 500 nowhere", "r:  -> fail 500 nowhere"],
         &[
-            "HTTPRoute a/r: spec.rules[0].filters[0]: the filter UrlRewrite is not supported",
+            "HTTPRoute a/r: spec.rules[0].filters[0]: urlRewrite.hostname: \"X\" is not a host name",
             "HTTPRoute a/r: spec.rules[1].filters[0]: \"a b\" is not a header name",
         ],
     );
@@ -60,6 +60,90 @@ fn filters_and_what_is_not_supported() {
         &["r:  -> 1*broken fail 500 + 1*v2.a:80"],
         &["HTTPRoute a/r: spec.rules[0].backendRefs[0].filters[0]: the filter RequestMirror"],
     );
+}
+
+/// One rule with the filters.
+#[track_caller]
+fn check_filters(matches: &str, filters: &str, expected: &str, problem: &[&str]) {
+    let rule = format!(
+        "{{matches: [{matches}], filters: [{filters}], backendRefs: [{{name: v1, port: 80}}]}}"
+    );
+    check(&rule, &[expected], problem);
+}
+
+#[test]
+fn rewrites() {
+    let rewrite = |parts: &str| format!("{{type: URLRewrite, urlRewrite: {{{parts}}}}}");
+    let prefix = "path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}";
+    let under = "{path: {value: /old}}";
+    check_filters(
+        under,
+        &rewrite(&format!("hostname: new.example, {prefix}")),
+        "r: /old -> rewrite new.example - /new v1.a:80",
+        &[],
+    );
+    check_filters(
+        "{path: {type: Exact, value: /old}}",
+        &rewrite("path: {type: ReplaceFullPath, replaceFullPath: /new}"),
+        "r: =/old -> rewrite - /new - v1.a:80",
+        &[],
+    );
+    let refused = |matches: &str, shown: &str, filters: &str, problem: &str| {
+        let expected = format!("r: {shown} -> fail 500 nowhere");
+        check_filters(
+            matches,
+            filters,
+            &expected,
+            &[&format!("HTTPRoute a/r: spec.rules[0].filters{problem}")],
+        );
+    };
+    refused(
+        "{path: {type: Exact, value: /old}}",
+        "=/old",
+        &rewrite(prefix),
+        ": replacePrefixMatch needs a path of type PathPrefix in every match",
+    );
+    let redirect = "{type: RequestRedirect, requestRedirect: {hostname: a}}";
+    let both = format!("{redirect}, {}", rewrite(prefix));
+    refused(under, "/old", &both, ": a rule with RequestRedirect and URLRewrite is not valid");
+    let wrong = |parts: &str, problem: &str| {
+        refused(under, "/old", &rewrite(parts), &format!("[0]: urlRewrite{problem}"));
+    };
+    wrong("", " has neither hostname nor path");
+    wrong(
+        "path: {type: ReplaceFullPath, replaceFullPath: new}",
+        ".path.replaceFullPath does not start",
+    );
+    wrong(
+        "path: {type: ReplaceFullPath, replaceFullPath: '/a?b'}",
+        ".path: \"/a?b\" has the character '?'",
+    );
+}
+
+#[test]
+fn cross_origin_requests() {
+    let cors = |parts: &str| format!("{{type: CORS, cors: {{{parts}}}}}");
+    let all = "allowOrigins: ['https://*.a', '*'], allowMethods: [GET, '*'], allowHeaders: [x], exposeHeaders: ['*'], allowCredentials: true, maxAge: 9";
+    check_filters(
+        "{path: {value: /x}}",
+        &cors(all),
+        "r: /x -> cors [OriginMatch { text: \"https://*.a\" }, OriginMatch { text: \"*\" }] 9 v1.a:80",
+        &[],
+    );
+    let refused = |parts: &str, problem: &str| {
+        let problem = format!("HTTPRoute a/r: spec.rules[0].filters[0]: cors.{problem}");
+        check_filters(
+            "{path: {value: /x}}",
+            &cors(parts),
+            "r: /x -> fail 500 nowhere",
+            &[&problem],
+        );
+    };
+    refused("allowOrigins: [a.b]", "allowOrigins: \"a.b\" is not `*` or");
+    refused("allowMethods: ['G T']", "allowMethods: \"G T\" is not a token");
+    refused("allowHeaders: ['']", "allowHeaders: \"\" is not a token");
+    refused("exposeHeaders: ['a:']", "exposeHeaders: \"a:\" is not a token");
+    refused("maxAge: 0", "maxAge: 0 is not a number of seconds");
 }
 
 #[test]

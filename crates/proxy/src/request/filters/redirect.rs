@@ -3,7 +3,7 @@
 use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
 use leno_http1::canonical;
-use leno_model::route::{Redirect, RequestView};
+use leno_model::route::{Redirect, RequestView, replace_prefix};
 
 /// The redirect of this request; what the route leaves open stays as in the request.
 #[must_use]
@@ -20,10 +20,7 @@ pub fn reply(redirect: &Redirect, view: &View<'_>, prefix_bytes: usize) -> Local
     let port = port.map_or(String::new(), |port| format!(":{port}"));
     let path = match (&redirect.path_full, &redirect.path_prefix) {
         (Some(full), _) => full.to_string(),
-        (None, Some(prefix)) => {
-            let rest = &view.path()[prefix_bytes.min(view.path().len())..];
-            format!("{}{rest}", prefix.trim_end_matches('/'))
-        }
+        (None, Some(prefix)) => replace_prefix(view.path(), prefix_bytes, prefix),
         (None, None) => view.path().to_owned(),
     };
     let query = if view.query().is_empty() { String::new() } else { format!("?{}", view.query()) };
@@ -53,6 +50,12 @@ mod tests {
         check(&secure, "http://web:8080/a", 0, (301, "https://web/a"));
         let moved = Redirect { path_prefix: Some("/v2/".into()), ..same.clone() };
         check(&moved, "http://web/v1/x", 3, (302, "http://web/v2/x"));
+        let root = Redirect { path_prefix: Some("/".into()), status: 303, ..same.clone() };
+        check(&root, "http://web/v1", 3, (303, "http://web/"));
+        for status in [301, 302, 303, 307, 308] {
+            let permanent = Redirect { status, ..same.clone() };
+            check(&permanent, "http://web/a?b", 0, (status, "http://web/a?b"));
+        }
         let elsewhere = Redirect {
             host: Some("new".into()),
             path_full: Some("/".into()),
