@@ -10,7 +10,10 @@ const ACCOUNT: &str = "--as=system:serviceaccount:leno:leno-control";
 const NOBODY: &str = "--as=system:serviceaccount:default:leno-test-nobody";
 /// What may be done to what in every namespace; behind `=` is the name of the only object. As deploy/leno/templates/rbac.yaml has it:
 /// a right that is added there is added here, and somebody has thought about it twice.
-const EVERYWHERE: [&str; 15] = [
+const EVERYWHERE: [&str; 31] = [
+    "authorizationpolicies.policy.leno.dev: get list watch",
+    "authorizationpolicies.policy.linkerd.io: get list watch",
+    "authorizationpolicies/status.policy.leno.dev: patch",
     "configmaps: create",
     "configmaps=leno-trust-anchors: get list patch watch",
     "endpointslices.discovery.k8s.io: get list watch",
@@ -18,11 +21,24 @@ const EVERYWHERE: [&str; 15] = [
     "grpcroutes.gateway.networking.k8s.io: get list watch",
     "grpcroutes/status.gateway.networking.k8s.io: patch",
     "httproutes.gateway.networking.k8s.io: get list watch",
+    "httproutes.policy.linkerd.io: get list watch",
     "httproutes/status.gateway.networking.k8s.io: patch",
+    "meshtlsauthentications.policy.leno.dev: get list watch",
+    "meshtlsauthentications.policy.linkerd.io: get list watch",
+    "meshtlsauthentications/status.policy.leno.dev: patch",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io=leno-injector: get list patch watch",
     "namespaces: get list watch",
+    "networkauthentications.policy.leno.dev: get list watch",
+    "networkauthentications.policy.linkerd.io: get list watch",
+    "networkauthentications/status.policy.leno.dev: patch",
     "pods: get list watch",
     "referencegrants.gateway.networking.k8s.io: get list watch",
+    "serverauthorizations.policy.leno.dev: get list watch",
+    "serverauthorizations.policy.linkerd.io: get list watch",
+    "serverauthorizations/status.policy.leno.dev: patch",
+    "servers.policy.leno.dev: get list watch",
+    "servers.policy.linkerd.io: get list watch",
+    "servers/status.policy.leno.dev: patch",
     "serviceaccounts: get list watch",
     "services: get list watch",
     "tokenreviews.authentication.k8s.io: create",

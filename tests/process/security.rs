@@ -5,6 +5,7 @@ mod bad_servers;
 mod misdirected;
 mod own_ports;
 mod policy;
+mod policy_objects;
 mod rotation;
 mod standing;
 mod tightened;
@@ -72,6 +73,11 @@ fn a_root_is_replaced_without_a_restart() {
 #[test]
 fn inbound_policy_of_plain_text() {
     policy::plain_text();
+}
+
+#[test]
+fn policy_objects_decide_about_connections_and_requests() {
+    policy_objects::decide();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Who may reach a port, and what is spoken there: `inbound.Server` <-> [`InboundPolicy`].
 //!
 //! A route's authorizations ([`InboundRoute`]) admit clients in addition to those of its server.
-//! Filters, the rejection of requests that match no route, and rate limits are not implemented yet: [`unserved`] names them.
+//! A list of routes without one that takes everything rejects requests that no route takes.
+//! Filters and rate limits are not implemented yet: [`unserved`] names them.
 //!
 //! - `routes.rs`: routes.
 
@@ -10,6 +11,7 @@ use crate::parts;
 use ipnet::IpNet;
 use leno_model::limit::{AUTHORIZATIONS_MAX, CLIENTS_MAX, LABELS_MAX};
 use leno_model::name::{PeerName, Resource, WorkloadId};
+use leno_model::pattern::Patterns;
 use leno_model::policy::{
     Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute, Network, Suffix,
 };
@@ -55,6 +57,7 @@ pub fn from_message(message: &message::Server) -> Result<InboundPolicy, WireErro
         Kind::Grpc(_) => InboundProtocol::Grpc,
     };
     parts::at_most(message.authorizations.len(), AUTHORIZATIONS_MAX, "authorizations")?;
+    let (routes, rejects_unrouted) = routes::read(kind)?;
     let (server, labels) = resource_in_labels(&message.labels, "labels")?;
     Ok(InboundPolicy {
         protocol,
@@ -63,7 +66,8 @@ pub fn from_message(message: &message::Server) -> Result<InboundPolicy, WireErro
             .iter()
             .map(authorization)
             .collect::<Result<_, _>>()?,
-        routes: routes::read(kind)?,
+        routes,
+        rejects_unrouted,
         server: server.ok_or(WireError::Missing("labels.name"))?,
         labels,
     })
@@ -178,7 +182,7 @@ fn identities(
 #[must_use]
 pub fn to_message(policy: &InboundPolicy) -> message::Server {
     use message::proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque, Tls};
-    let routes = || routes::http_message(&policy.routes);
+    let routes = || routes::http_message(&policy.routes, policy.rejects_unrouted);
     let kind = match policy.protocol {
         InboundProtocol::Detect { timeout } => Kind::Detect(Detect {
             timeout: Some(parts::duration_message(timeout)),
@@ -189,7 +193,9 @@ pub fn to_message(policy: &InboundPolicy) -> message::Server {
         InboundProtocol::Tls => Kind::Tls(Tls {}),
         InboundProtocol::Http1 => Kind::Http1(Http1 { routes: routes(), local_rate_limit: None }),
         InboundProtocol::Http2 => Kind::Http2(Http2 { routes: routes(), local_rate_limit: None }),
-        InboundProtocol::Grpc => Kind::Grpc(Grpc { routes: routes::grpc_message(&policy.routes) }),
+        InboundProtocol::Grpc => Kind::Grpc(Grpc {
+            routes: routes::grpc_message(&policy.routes, policy.rejects_unrouted),
+        }),
     };
     message::Server {
         protocol: Some(message::ProxyProtocol { kind: Some(kind) }),
@@ -231,6 +237,18 @@ fn authorization_message(authorization: &Authorization) -> message::Authz {
     }
 }
 
+/// Whether a route can be encoded and read again. One that a proxy cannot read makes the whole policy of its port unusable.
+///
+/// # Errors
+/// Names the field, or that gRPC routes cannot express a match.
+pub fn check_route(
+    route: &InboundRoute,
+    is_grpc: bool,
+    patterns: &Patterns,
+) -> Result<(), WireError> {
+    routes::check(route, is_grpc, patterns)
+}
+
 /// What the message asks for that is understood and not carried out.
 #[must_use]
 pub fn unserved(message: &message::Server) -> Vec<&'static str> {
@@ -247,12 +265,8 @@ pub fn unserved(message: &message::Server) -> Vec<&'static str> {
         };
     let filtered = http.iter().flat_map(|route| &route.rules).any(|rule| !rule.filters.is_empty())
         || grpc.iter().flat_map(|route| &route.rules).any(|rule| !rule.filters.is_empty());
-    // Without a route that takes everything, linkerd's proxy refuses what matches none.
-    let open = http.iter().any(routes::takes_all) || grpc.iter().any(routes::takes_all_rpc);
-    let some = !http.is_empty() || !grpc.is_empty();
-    let routed = filtered || (some && !open);
     let found = [
-        (routed, "inbound routes"),
+        (filtered, "filters of inbound routes"),
         (rate_limit.is_some_and(limits_anything), "inbound rate limit"),
         (!message.server_ips.is_empty(), "server addresses"),
     ];

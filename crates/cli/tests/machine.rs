@@ -8,6 +8,8 @@ mod families;
 mod faults;
 #[path = "support/left.rs"]
 mod left;
+#[path = "machine/policy.rs"]
+mod policy;
 #[path = "machine/up.rs"]
 mod up;
 

@@ -4,6 +4,7 @@
 //! - [`layers`]: files of several directories to one inventory, and the last good state of each; pure.
 //! - [`kept`]: what is kept of the kinds that are many.
 //! - [`route`]: routes, and what their published types have no word for.
+//! - [`policy`]: policy objects in their published types.
 //! - [`file`]: directories of manifests, watched.
 //! - [`kubernetes`]: the Kubernetes API, watched.
 //!
@@ -14,6 +15,7 @@ pub mod kept;
 pub mod kubernetes;
 pub mod layers;
 pub mod parse;
+pub mod policy;
 pub mod route;
 
 use gateway_api::grpcroutes::GrpcRoute;
@@ -25,6 +27,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::{core, discovery};
 use leno_manifest::line_of;
 use leno_manifest::typed::{self, Mistake, Typed};
+use policy::{
+    AuthorizationPolicySpec, MeshTlsAuthenticationSpec, NetworkAuthenticationSpec, Policy,
+    ServerAuthorizationSpec, ServerSpec,
+};
 use route::Route;
 use serde::de::Error as _;
 use serde_json::Value;
@@ -89,7 +95,7 @@ impl Origin {
 /// What an object is called: one later layer's object replaces an earlier one of the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// Kind, e.g. `Service`.
+    /// Kind, e.g. `Service`. A kind that two groups have is written as kubectl writes it: `Server.policy.linkerd.io`.
     pub kind: &'static str,
     /// Namespace, empty for kinds that have none.
     pub namespace: Arc<str>,
@@ -180,6 +186,12 @@ impl<T> Sourced<T> {
             elsewhere: false,
         }
     }
+}
+
+/// The kind as it is in the object itself: `Server` of `Server.policy.linkerd.io`.
+#[must_use]
+pub fn published_kind(kind: &str) -> &str {
+    kind.split('.').next().unwrap_or(kind)
 }
 
 const A_KIND_NOT_USED: &str = "a kind that is not used";
@@ -350,4 +362,15 @@ kinds! {
     "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, Route<HttpRoute>, HttpRoute, http_routes, true;
     "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, Route<GrpcRoute>, GrpcRoute, grpc_routes, true;
     "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
+    "Server", "policy.leno.dev", ["v1beta3"], Server, Policy<ServerSpec>, Policy<ServerSpec>, servers, true;
+    "AuthorizationPolicy", "policy.leno.dev", ["v1alpha1"], AuthorizationPolicy, Policy<AuthorizationPolicySpec>, Policy<AuthorizationPolicySpec>, authorization_policies, true;
+    "MeshTLSAuthentication", "policy.leno.dev", ["v1alpha1"], MeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, mesh_tls_authentications, true;
+    "NetworkAuthentication", "policy.leno.dev", ["v1alpha1"], NetworkAuthentication, Policy<NetworkAuthenticationSpec>, Policy<NetworkAuthenticationSpec>, network_authentications, true;
+    "ServerAuthorization", "policy.leno.dev", ["v1beta1"], ServerAuthorization, Policy<ServerAuthorizationSpec>, Policy<ServerAuthorizationSpec>, server_authorizations, true;
+    "Server.policy.linkerd.io", "policy.linkerd.io", ["v1beta3", "v1beta2", "v1beta1"], LinkerdServer, Policy<ServerSpec>, Policy<ServerSpec>, linkerd_servers, true;
+    "AuthorizationPolicy.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdAuthorizationPolicy, Policy<AuthorizationPolicySpec>, Policy<AuthorizationPolicySpec>, linkerd_authorization_policies, true;
+    "MeshTLSAuthentication.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdMeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, linkerd_mesh_tls_authentications, true;
+    "NetworkAuthentication.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdNetworkAuthentication, Policy<NetworkAuthenticationSpec>, Policy<NetworkAuthenticationSpec>, linkerd_network_authentications, true;
+    "ServerAuthorization.policy.linkerd.io", "policy.linkerd.io", ["v1beta1"], LinkerdServerAuthorization, Policy<ServerAuthorizationSpec>, Policy<ServerAuthorizationSpec>, linkerd_server_authorizations, true;
+    "HTTPRoute.policy.linkerd.io", "policy.linkerd.io", ["v1beta3", "v1beta2", "v1beta1", "v1alpha1"], LinkerdHttpRoute, Route<HttpRoute>, HttpRoute, linkerd_http_routes, true;
 }

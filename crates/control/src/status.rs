@@ -7,9 +7,10 @@ pub mod events;
 pub mod parents;
 
 use crate::limit::{API_WAIT_MAX, STATUS_WRITES_PER_SECOND_MAX};
-use crate::source::Key;
 use crate::source::kubernetes::{WATCHED, group_of};
+use crate::source::{Key, policy};
 use crate::world::World;
+use crate::world::policy::ObjectVerdict;
 use crate::world::route::verdict::Verdict;
 use anyhow::{Context, Result, anyhow};
 use events::Teller;
@@ -34,13 +35,16 @@ pub struct Writer {
     teller: Teller,
     /// The verdict that is known to stand in each route's status.
     written: BTreeMap<Key, Verdict>,
+    /// The same of policy objects.
+    written_objects: BTreeMap<Key, ObjectVerdict>,
 }
 
 impl Writer {
     /// `me` is who events come from.
     #[must_use]
     pub fn new(client: Client, me: String) -> Self {
-        Self { teller: Teller::new(client.clone(), me), client, written: BTreeMap::new() }
+        let teller = Teller::new(client.clone(), me);
+        Self { teller, client, written: BTreeMap::new(), written_objects: BTreeMap::new() }
     }
 
     /// Until it is dropped.
@@ -60,21 +64,27 @@ impl Writer {
                 _ = leads.wait_for(|leads| !*leads) => None,
             };
             let Some(done) = done else {
-                self.written.clear();
+                self.forget();
                 continue;
             };
             let pause = if done { LOOK_INTERVAL } else { RETRY };
             tokio::select! {
                 changed = worlds.changed() => if changed.is_err() { return },
                 changed = leads.changed() => if changed.is_err() { return },
-                () = sleep(pause) => self.written.clear(),
+                () = sleep(pause) => self.forget(),
             }
         }
+    }
+
+    fn forget(&mut self) {
+        self.written.clear();
+        self.written_objects.clear();
     }
 
     /// Returns whether everything was written.
     async fn write(&mut self, world: &World) -> bool {
         let mut failures = Vec::new();
+        self.write_objects(world, &mut failures).await;
         let verdicts: BTreeMap<&Key, &Verdict> =
             world.verdicts().iter().map(|verdict| (&verdict.route, verdict)).collect();
         self.written.retain(|key, _| verdicts.contains_key(key));
@@ -90,7 +100,7 @@ impl Writer {
                         continue;
                     }
                 }
-                Err(error) => failures.push((key, error)),
+                Err(error) => failures.push((key.clone(), error)),
             }
             // Also after what fails: with a right taken away, every route does.
             sleep(Duration::from_secs(1) / STATUS_WRITES_PER_SECOND_MAX).await;
@@ -104,6 +114,46 @@ impl Writer {
         }
         self.teller.tell(&world.problems).await;
         failures.is_empty()
+    }
+
+    /// Conditions of policy objects of Leno's own group; Linkerd's definitions have no status.
+    async fn write_objects(&mut self, world: &World, failures: &mut Vec<(Key, anyhow::Error)>) {
+        let ours = world.object_verdicts().iter();
+        let ours = ours.filter(|verdict| group_of(verdict.key.kind).0 == policy::LENO);
+        let verdicts: BTreeMap<&Key, &ObjectVerdict> =
+            ours.map(|verdict| (&verdict.key, verdict)).collect();
+        self.written_objects.retain(|key, _| verdicts.contains_key(key));
+        for (key, verdict) in verdicts {
+            if self.written_objects.get(key) == Some(verdict) {
+                continue;
+            }
+            let outcome = timeout(API_WAIT_MAX, self.write_object(verdict)).await;
+            match outcome.unwrap_or_else(|_| Err(anyhow!("no answer in time"))) {
+                Ok(written) => {
+                    self.written_objects.insert(key.clone(), verdict.clone());
+                    if !written {
+                        continue;
+                    }
+                }
+                Err(error) => failures.push((key.clone(), error)),
+            }
+            sleep(Duration::from_secs(1) / STATUS_WRITES_PER_SECOND_MAX).await;
+        }
+    }
+
+    /// Returns whether there was something to write.
+    async fn write_object(&self, verdict: &ObjectVerdict) -> Result<bool> {
+        for path in paths(&verdict.key)? {
+            let Some(object) = self.ask("GET", &path, None).await? else { continue };
+            let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let next = parents::next_of_object(&object, verdict, &now);
+            let Some(conditions) = next else { return Ok(false) };
+            let version = &object["metadata"]["resourceVersion"];
+            let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}});
+            self.ask("PATCH", &format!("{path}/status"), Some(patch)).await?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Returns whether there was something to write.

@@ -4,6 +4,7 @@
 //! - [`pod`]: workloads, their addresses and identities.
 //! - [`service`]: Services, and which endpoints answer for each of their ports.
 //! - [`route`]: HTTPRoute and GRPCRoute compiled to the model's rules.
+//! - [`policy`]: Servers and the rules for their clients.
 //! - `probe.rs`: what the kubelet asks of a pod.
 //! - [`builder`]: one inventory after another, at the cost of what changed.
 //! - [`outbound`], [`inbound`]: the answers for one proxy.
@@ -14,6 +15,7 @@ pub mod builder;
 pub mod inbound;
 pub mod outbound;
 pub mod pod;
+pub mod policy;
 mod probe;
 pub mod route;
 pub mod service;
@@ -23,6 +25,7 @@ use crate::source::{Inventory, Problem};
 use builder::{Builder, DeclaredPorts, PodsByAccount, Services};
 use leno_model::name::{SpiffeId, WorkloadId};
 use pod::Pod;
+use policy::{NamespacePolicies, ObjectVerdict, Policies};
 use route::Routes;
 use route::verdict::Verdict;
 use service::{Service, ServiceKey};
@@ -70,6 +73,7 @@ pub struct World {
     services_by_ip: Arc<HashMap<IpAddr, ServiceKey>>,
     routes: Arc<Routes>,
     declared: Arc<DeclaredPorts>,
+    policies: Arc<Policies>,
 }
 
 /// The inputs of an answer: while they are the same, the answer is too. Thousands of streams look at every new world, and few have to
@@ -78,8 +82,8 @@ pub struct World {
 pub enum Ground {
     /// A Service, what is attached to Services, and the client where its node matters.
     Service(Weak<Service>, Weak<Routes>, Weak<Pod>),
-    /// A pod, and what Services say of pods' ports.
-    Pod(Weak<Pod>, Weak<DeclaredPorts>),
+    /// A pod, what Services say of pods' ports, and the policies of its namespace.
+    Pod(Weak<Pod>, Weak<DeclaredPorts>, Weak<NamespacePolicies>),
     /// Nothing that is known.
     Nothing,
 }
@@ -91,7 +95,7 @@ impl PartialEq for Ground {
             (Self::Service(a, b, c), Self::Service(d, e, f)) => {
                 a.ptr_eq(d) && b.ptr_eq(e) && c.ptr_eq(f)
             }
-            (Self::Pod(a, b), Self::Pod(c, d)) => a.ptr_eq(c) && b.ptr_eq(d),
+            (Self::Pod(a, b, c), Self::Pod(d, e, f)) => a.ptr_eq(d) && b.ptr_eq(e) && c.ptr_eq(f),
             (Self::Nothing, Self::Nothing) => true,
             _ => false,
         }
@@ -117,6 +121,12 @@ impl World {
         &self.routes.verdicts
     }
 
+    /// What became of each policy object.
+    #[must_use]
+    pub fn object_verdicts(&self) -> &[ObjectVerdict] {
+        &self.policies.verdicts
+    }
+
     #[must_use]
     pub fn pod(&self, workload: &WorkloadId) -> Option<&Arc<Pod>> {
         self.pods.get(workload)
@@ -140,7 +150,8 @@ impl World {
 
     fn ground_of_pod(&self, pod: Option<&Arc<Pod>>) -> Ground {
         pod.map_or(Ground::Nothing, |pod| {
-            Ground::Pod(Arc::downgrade(pod), Arc::downgrade(&self.declared))
+            let policies = Arc::downgrade(self.policies.of(&pod.id.namespace));
+            Ground::Pod(Arc::downgrade(pod), Arc::downgrade(&self.declared), policies)
         })
     }
 

@@ -225,8 +225,8 @@ fn what_was_made_of_an_injected_pod_is_looked_at() {
     check(
         |pod| annotate(pod, "config.leno.dev/default-inbound-policy", "denny"),
         Some(
-            "annotation config.leno.dev/default-inbound-policy: default inbound policy \"denny\": all-unauthenticated, \
-             all-authenticated or deny",
+            "annotation config.leno.dev/default-inbound-policy: \"denny\" is not a valid policy; the policies are \
+             all-unauthenticated, all-authenticated, cluster-unauthenticated, cluster-authenticated, deny, audit",
         ),
     );
     check(

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 const MADE_AT_RUN_TIME: [(&str, &str, &str); 2] =
     [("v1", "Secret", "leno-injector-tls"), ("coordination.k8s.io/v1", "Lease", "leno-control")];
 
-/// References to everything: the webhook first, so that no pod waits for a control plane that is going away; the namespace last.
+/// References to everything: the webhook first, so that no pod waits for a control plane that is going away; the namespace last. The
+/// definitions of policy kinds stay.
 #[must_use]
 pub fn references(
     objects: &[Object],
@@ -24,6 +25,8 @@ pub fn references(
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     }));
     all.retain(|object| delete_namespace || object["kind"] != "Namespace");
+    // The API server deletes the policies of all users with them.
+    all.retain(|object| object["kind"] != "CustomResourceDefinition");
     all.sort_by_key(|object| match object["kind"].as_str() {
         Some("MutatingWebhookConfiguration") => 0,
         Some("Deployment") => 1,

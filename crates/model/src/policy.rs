@@ -1,4 +1,10 @@
-//! Who may: inbound policy of one port, [`decide`] of a client and [`decide_request`] of what it asks for.
+//! Inbound policy of one port: [`decide`] about a client, and [`decide_request`] about one request of a client.
+//!
+//! - [`DefaultPolicy`]: the policy of ports for which no `Server` says anything.
+
+mod default;
+
+pub use default::{DefaultPolicy, every_network, private_networks, range};
 
 use crate::name::{PeerName, Resource};
 use crate::route::{HostMatch, RequestMatch, RequestView, most_specific};
@@ -17,6 +23,8 @@ pub struct InboundPolicy {
     pub authorizations: Vec<Authorization>,
     /// Requests to which others are let in besides, as health probes.
     pub routes: Vec<InboundRoute>,
+    /// A request that no route takes is answered with 404; otherwise the rules of the port decide about it.
+    pub rejects_unrouted: bool,
     /// The server object (or default) that the policy belongs to.
     pub server: Resource,
     /// Labels of its metrics.
@@ -99,12 +107,28 @@ pub enum Authentication {
 pub struct Suffix(pub Vec<Arc<str>>);
 
 impl Suffix {
-    fn matches(&self, name: &str) -> bool {
+    fn matches(&self, name: &PeerName) -> bool {
         if self.0.is_empty() {
             return true;
         }
-        let mut labels = name.rsplit('.');
-        self.0.iter().rev().all(|part| labels.next() == Some(part)) && labels.next().is_some()
+        match name {
+            PeerName::Dns(name) => self.ends(name.as_str().rsplit('.').map(Some)),
+            PeerName::Spiffe(id) => id.as_service_account().is_ok_and(|(namespace, account)| {
+                // The DNS-like name of the account. Its label for the control plane's namespace is not in a SPIFFE ID.
+                let fixed = [None, Some("identity"), Some("serviceaccount"), Some(namespace)];
+                let domain = id.trust_domain().rsplit('.').map(Some);
+                self.ends(domain.chain(fixed).chain(account.rsplit('.').map(Some)))
+            }),
+        }
+    }
+
+    /// Whether a name with these labels, last label first, is longer than the suffix and ends with it. `None` is any label.
+    fn ends<'a>(&self, mut labels: impl Iterator<Item = Option<&'a str>>) -> bool {
+        let is_same =
+            |part: &Arc<str>, label: Option<&str>| label.is_none_or(|label| label == &**part);
+        let all =
+            self.0.iter().rev().all(|part| labels.next().is_some_and(|label| is_same(part, label)));
+        all && labels.next().is_some()
     }
 }
 
@@ -168,18 +192,51 @@ pub fn decide<'a>(policy: &'a InboundPolicy, address: IpAddr, peer: &PeerTls) ->
     })
 }
 
-/// The verdict on one request by the route that it takes, for a client that the port itself does not let in; nothing where the
-/// route does not let it in either.
+/// What a policy decides about one request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestVerdict<'a> {
+    /// The port serves only requests that a route takes, and no route takes this one.
+    NoRoute,
+    /// By the rules of the port.
+    ByPort(Verdict<'a>),
+    /// The port does not let the client in, and a rule of this route does.
+    ByRoute(&'a InboundRoute, &'a Authorization),
+}
+
+/// The verdict on one request: by the rules of the port first, then by those of the route that takes the request.
+///
+/// `is_ambiguous` means that the path can be read in two ways. No route takes such a request.
 #[must_use]
 pub fn decide_request<'a>(
     policy: &'a InboundPolicy,
     address: IpAddr,
     peer: &PeerTls,
+    (request, is_ambiguous): (&impl RequestView, bool),
+) -> RequestVerdict<'a> {
+    let route = route_of(policy, request).filter(|_| !is_ambiguous);
+    if route.is_none() && policy.rejects_unrouted {
+        return RequestVerdict::NoRoute;
+    }
+    let by_port = decide(policy, address, peer);
+    let admits = |rule: &&Authorization| rule.admits(address.to_canonical(), peer);
+    match (by_port, route) {
+        (Verdict::Audit(_) | Verdict::Deny(_), Some(route))
+            if let Some(rule) = route.authorizations.iter().find(admits) =>
+        {
+            RequestVerdict::ByRoute(route, rule)
+        }
+        (by_port, _) => RequestVerdict::ByPort(by_port),
+    }
+}
+
+/// The route that takes a request: the most specific one.
+#[must_use]
+pub fn route_of<'a>(
+    policy: &'a InboundPolicy,
     request: &impl RequestView,
-) -> Option<(&'a InboundRoute, Verdict<'a>)> {
+) -> Option<&'a InboundRoute> {
     let routes = policy.routes.iter().map(|route| (route.hosts.as_slice(), &*route.matches));
-    let taken = most_specific(routes, request).and_then(|number| policy.routes.get(number))?;
-    by_first(&taken.authorizations, address.to_canonical(), peer).map(|verdict| (taken, verdict))
+    most_specific(routes, request).and_then(|number| policy.routes.get(number))
 }
 
 /// Whether a route of this name lets the client in: asked of a request that it has let in, when the policy changes.
@@ -226,284 +283,12 @@ impl Authorization {
                     PeerTls::Established(Some(name)),
                 ) => {
                     identities.iter().any(|allowed| allowed.as_ref() == name.as_str())
-                        || suffixes.iter().any(|suffix| suffix.matches(name.as_str()))
+                        || suffixes.iter().any(|suffix| suffix.matches(name))
                 }
                 _ => false,
             }
     }
 }
 
-/// Default policy of a namespace or workload, named as linkerd names them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DefaultPolicy {
-    /// Everyone, over mutual TLS or plain.
-    #[default]
-    AllUnauthenticated,
-    /// Every client with a verified identity.
-    AllAuthenticated,
-    /// Nobody.
-    Deny,
-}
-
-impl DefaultPolicy {
-    /// Parses the annotation's value.
-    ///
-    /// # Errors
-    /// Names the three values.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "all-unauthenticated" => Ok(Self::AllUnauthenticated),
-            "all-authenticated" => Ok(Self::AllAuthenticated),
-            "deny" => Ok(Self::Deny),
-            _ => Err(format!(
-                "default inbound policy {text:?}: all-unauthenticated, all-authenticated or deny"
-            )),
-        }
-    }
-
-    /// The annotation's value.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AllUnauthenticated => "all-unauthenticated",
-            Self::AllAuthenticated => "all-authenticated",
-            Self::Deny => "deny",
-        }
-    }
-
-    /// The authorizations that mean this.
-    #[must_use]
-    pub fn authorizations(self) -> Vec<Authorization> {
-        let authentication = match self {
-            Self::AllUnauthenticated => Authentication::Unauthenticated,
-            Self::AllAuthenticated => Authentication::TlsAuthenticated {
-                identities: Vec::new(),
-                suffixes: vec![Suffix(Vec::new())],
-            },
-            Self::Deny => return Vec::new(),
-        };
-        vec![Authorization {
-            networks: every_network(),
-            authentication,
-            resource: Resource::default_named(self.as_str()),
-            labels: Labels::default(),
-        }]
-    }
-}
-
-/// `0.0.0.0/0` and `::/0`.
-#[must_use]
-pub fn every_network() -> Vec<Network> {
-    [IpNet::V4(ipnet::Ipv4Net::default()), IpNet::V6(ipnet::Ipv6Net::default())]
-        .map(|net| Network { net, except: Vec::new() })
-        .into()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::route::PathMatch;
-
-    fn policy(authentication: Authentication, net: &str) -> InboundPolicy {
-        InboundPolicy {
-            protocol: InboundProtocol::Opaque,
-            authorizations: vec![Authorization {
-                networks: vec![Network {
-                    net: net.parse().unwrap(),
-                    except: vec!["10.9.0.0/16".parse().unwrap()],
-                }],
-                authentication,
-                resource: Resource::default_named("test"),
-                labels: Labels::default(),
-            }],
-            routes: Vec::new(),
-            server: Resource::default_named("test"),
-            labels: Labels::default(),
-        }
-    }
-
-    #[track_caller]
-    fn check(policy: &InboundPolicy, address: &str, peer: Option<&str>, verdict: &str) {
-        let peer = match peer {
-            None => PeerTls::None,
-            Some("") => PeerTls::Established(None),
-            Some(name) => PeerTls::Established(Some(PeerName::parse(name).unwrap())),
-        };
-        let decided = match decide(policy, address.parse().unwrap(), &peer) {
-            Verdict::Allow(rule) => format!("allow: {}", rule.resource.name()),
-            Verdict::Audit(rule) => format!("audit: {}", rule.resource.name()),
-            Verdict::Deny(denied) => format!("deny: {denied}"),
-        };
-        assert_eq!(decided, verdict);
-    }
-
-    #[test]
-    fn networks_and_identities() {
-        let web = "spiffe://td/ns/a/sa/web";
-        let everyone = policy(Authentication::Unauthenticated, "10.0.0.0/8");
-        check(&everyone, "10.1.2.3", None, "allow: test");
-        check(&everyone, "::ffff:10.1.2.3", None, "allow: test");
-        check(
-            &everyone,
-            "10.9.2.3",
-            None,
-            "deny: default test lets in no client without TLS identity from 10.9.2.3",
-        );
-        check(
-            &everyone,
-            "11.0.0.1",
-            Some(web),
-            "deny: default test lets in no spiffe://td/ns/a/sa/web from 11.0.0.1",
-        );
-        let named = Authentication::TlsAuthenticated {
-            identities: vec![web.into()],
-            suffixes: vec![Suffix(vec!["identity".into(), "leno".into(), "td".into()])],
-        };
-        let named = policy(named, "0.0.0.0/0");
-        check(&named, "1.1.1.1", Some(web), "allow: test");
-        check(&named, "1.1.1.1", Some("web.a.serviceaccount.identity.leno.td"), "allow: test");
-        check(
-            &named,
-            "1.1.1.1",
-            Some("evilidentity.leno.td"),
-            "deny: default test lets in no evilidentity.leno.td from 1.1.1.1",
-        );
-        check(
-            &named,
-            "1.1.1.1",
-            Some("identity.leno.td"),
-            "deny: default test lets in no identity.leno.td from 1.1.1.1",
-        );
-        check(
-            &named,
-            "1.1.1.1",
-            Some("spiffe://td/ns/a/sa/web2"),
-            "deny: default test lets in no spiffe://td/ns/a/sa/web2 from 1.1.1.1",
-        );
-        check(
-            &named,
-            "1.1.1.1",
-            Some(""),
-            "deny: default test lets in no TLS client without identity from 1.1.1.1",
-        );
-        check(
-            &named,
-            "1.1.1.1",
-            None,
-            "deny: default test lets in no client without TLS identity from 1.1.1.1",
-        );
-        let tls = policy(Authentication::TlsUnauthenticated, "0.0.0.0/0");
-        check(&tls, "1.1.1.1", Some(""), "allow: test");
-        check(
-            &tls,
-            "1.1.1.1",
-            None,
-            "deny: default test lets in no client without TLS identity from 1.1.1.1",
-        );
-    }
-
-    #[test]
-    fn audit_lets_in_whom_no_other_rule_does() {
-        let mut audited = policy(Authentication::Unauthenticated, "0.0.0.0/0");
-        audited.authorizations[0].resource = Resource::default_named("audit");
-        check(&audited, "1.1.1.1", None, "audit: audit");
-        let allowing = policy(Authentication::Unauthenticated, "1.1.1.0/24");
-        audited.authorizations.extend(allowing.authorizations);
-        check(&audited, "1.1.1.1", None, "allow: test");
-        check(&audited, "2.2.2.2", None, "audit: audit");
-        check(
-            &audited,
-            "10.9.0.1",
-            None,
-            "deny: default test lets in no client without TLS identity from 10.9.0.1",
-        );
-    }
-
-    /// `GET /path` of a client without identity.
-    struct Asked(&'static str, &'static str);
-
-    impl RequestView for Asked {
-        fn host(&self) -> &str {
-            "10.1.0.1"
-        }
-        fn path(&self) -> &str {
-            self.1
-        }
-        fn query(&self) -> &str {
-            ""
-        }
-        fn method(&self) -> &str {
-            self.0
-        }
-        fn any_header(&self, _: &str, _: &mut dyn FnMut(&str) -> bool) -> bool {
-            false
-        }
-    }
-
-    #[test]
-    fn routes_let_in_besides() {
-        let route = |matches: Vec<RequestMatch>, default: DefaultPolicy| InboundRoute {
-            resource: Resource::default_named("probe"),
-            hosts: Vec::new(),
-            matches,
-            authorizations: default.authorizations(),
-        };
-        let matching = |method: Option<&str>, path| RequestMatch {
-            path: Some(path),
-            method: method.map(Into::into),
-            ..RequestMatch::default()
-        };
-        let mut policy = policy(Authentication::Unauthenticated, "10.0.0.0/8");
-        policy.authorizations = Vec::new();
-        policy.routes = vec![
-            route(
-                vec![
-                    matching(Some("GET"), PathMatch::Exact("/healthz".into())),
-                    matching(None, PathMatch::Prefix("/open".into())),
-                ],
-                DefaultPolicy::AllUnauthenticated,
-            ),
-            // The more specific one has its own say.
-            route(
-                vec![matching(None, PathMatch::Exact("/open/not".into()))],
-                DefaultPolicy::AllAuthenticated,
-            ),
-        ];
-        let check_request = |policy: &InboundPolicy, method, path, allowed: bool| {
-            let address = "192.168.0.1".parse().unwrap();
-            let decided = decide_request(policy, address, &PeerTls::None, &Asked(method, path));
-            assert_eq!(decided.is_some(), allowed, "{method} {path}: {decided:?}");
-            if let Some((route, _)) = decided {
-                assert!(route_admits(policy, &route.resource, address, &PeerTls::None));
-            }
-        };
-        check_request(&policy, "GET", "/healthz", true);
-        check_request(&policy, "POST", "/healthz", false);
-        check_request(&policy, "GET", "/healthz/", false);
-        check_request(&policy, "GET", "/", false);
-        check_request(&policy, "PUT", "/open", true);
-        check_request(&policy, "GET", "/open/door", true);
-        check_request(&policy, "GET", "/opening", false);
-        check_request(&policy, "GET", "/open/not", false);
-    }
-
-    #[test]
-    fn defaults_mean_what_they_say() {
-        let check_default = |default: &str, peer: Option<&str>, verdict: bool| {
-            let mut policy = policy(Authentication::Unauthenticated, "0.0.0.0/0");
-            policy.authorizations = DefaultPolicy::parse(default).unwrap().authorizations();
-            let peer = peer
-                .map_or(PeerTls::None, |n| PeerTls::Established(Some(PeerName::parse(n).unwrap())));
-            assert_eq!(
-                decide(&policy, "fd00::1".parse().unwrap(), &peer).rule().is_some(),
-                verdict,
-                "{default} {peer:?}"
-            );
-        };
-        check_default("all-unauthenticated", None, true);
-        check_default("all-authenticated", None, false);
-        check_default("all-authenticated", Some("spiffe://td/ns/a/sa/web"), true);
-        check_default("deny", Some("spiffe://td/ns/a/sa/web"), false);
-        assert!(DefaultPolicy::parse("allow").is_err());
-    }
-}
+mod tests;

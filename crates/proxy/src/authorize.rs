@@ -10,7 +10,7 @@ use crate::request::view::View;
 use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
 use crate::thread::ThreadContext;
 use leno_model::name::{PeerName, Resource};
-use leno_model::policy::{self, InboundPolicy, PeerTls, Verdict};
+use leno_model::policy::{self, InboundPolicy, PeerTls, RequestVerdict, Verdict};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -52,6 +52,8 @@ pub struct Decided {
     pub verdict: Result<(), Refusal>,
     /// The numbers of the client's requests, once there was one.
     pub series: OnceCell<Rc<HttpSeries>>,
+    /// The verdict does not hold for all requests: a route may take one that decides otherwise.
+    pub by_request: bool,
     transport: Transport,
     generation: u64,
     counter: Rc<Counter>,
@@ -197,6 +199,8 @@ impl PortPolicy {
             authz: verdict.rule().map(|rule| rule.resource.clone()),
         };
         let allowed = verdict.rule().is_some();
+        let is_final = matches!(verdict, Verdict::Allow(_)) || policy.routes.is_empty();
+        let by_request = transport == Transport::Http && (policy.rejects_unrouted || !is_final);
         let counter = thread.recorder.authz(transport, allowed, &labels);
         let verdict = match verdict {
             Verdict::Allow(_) => Ok(()),
@@ -210,7 +214,7 @@ impl PortPolicy {
                 Err(Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}")))
             }
         };
-        Decided { policy, transport, generation, verdict, counter, series }
+        Decided { policy, transport, generation, verdict, counter, series, by_request }
     }
 
     /// Something that was let in, by this route where not by the port itself, is open from now on.
@@ -233,27 +237,42 @@ impl PortPolicy {
     }
 }
 
-/// The route of a port that lets this one request in, whose client the port itself does not let in.
-pub fn admitting_route(
+/// The verdict on one request where that of its client does not hold for all requests: the route that admits it, or nothing where
+/// the rules of the port admit it.
+///
+/// # Errors
+/// The request is denied, or no route takes it and the port serves only requests that one takes.
+pub fn decide_request(
     thread: &ThreadContext,
-    policy: &InboundPolicy,
+    decided: &Decided,
     connection: &Connection,
     request: &View<'_>,
-) -> Option<Resource> {
+) -> Result<Option<Resource>, Refusal> {
     let Connection { client, target, peer, .. } = connection;
-    if policy.routes.is_empty() || request.is_ambiguous() {
-        return None;
+    let policy = &*decided.policy;
+    let asked = (request, request.is_ambiguous());
+    match policy::decide_request(policy, client.ip(), peer, asked) {
+        RequestVerdict::NoRoute => {
+            let server = policy.server.name();
+            let detail = format!("no route of Server {server} takes the request");
+            Err(Refusal::because(Ending::NoRoute, detail))
+        }
+        RequestVerdict::ByPort(_) => {
+            decided.count();
+            decided.verdict.clone().map(|()| None)
+        }
+        RequestVerdict::ByRoute(route, rule) => {
+            let labels = AuthzLabels {
+                target: *target,
+                tls: TlsLabel::from_client(peer),
+                server: policy.server.clone(),
+                route: Some(route.resource.clone()),
+                authz: Some(rule.resource.clone()),
+            };
+            thread.recorder.authz(Transport::Http, true, &labels).add(1);
+            Ok(Some(route.resource.clone()))
+        }
     }
-    let (route, verdict) = policy::decide_request(policy, client.ip(), peer, request)?;
-    let labels = AuthzLabels {
-        target: *target,
-        tls: TlsLabel::from_client(peer),
-        server: policy.server.clone(),
-        route: Some(route.resource.clone()),
-        authz: verdict.rule().map(|rule| rule.resource.clone()),
-    };
-    thread.recorder.authz(Transport::Http, true, &labels).add(1);
-    Some(route.resource.clone())
 }
 
 /// Something that is open: it ends when the policy of its port changes and does not let it in any more.

@@ -183,6 +183,15 @@ pub fn read(sources: &[PathBuf]) -> Loaded {
     loaded
 }
 
+/// Groups of routes and policies.
+const CONTROL_PLANE_GROUPS: [&str; 5] = [
+    "gateway.networking.k8s.io/",
+    "leno.dev/",
+    "discovery.k8s.io/",
+    "policy.leno.dev/",
+    "policy.linkerd.io/",
+];
+
 const IMAGE_NOTE: &str =
     "images are ignored on one machine; `command` runs as a process (this note appears once)";
 
@@ -322,10 +331,7 @@ impl Reading<'_> {
                 }
             }
             // Routes and policies are the control plane's business, which reads the same files and reports on them.
-            (group, _)
-                if ["gateway.networking.k8s.io/", "leno.dev/", "discovery.k8s.io/"]
-                    .iter()
-                    .any(|theirs| group.starts_with(theirs)) => {}
+            (group, _) if CONTROL_PLANE_GROUPS.iter().any(|theirs| group.starts_with(theirs)) => {}
             _ => {
                 let meant = suggest::kind(kind);
                 let message = format!("leno up does not support {kind} ({group}){meant}");

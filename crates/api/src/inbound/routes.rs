@@ -12,10 +12,13 @@ use leno_model::route::RequestMatch;
 use linkerd2_proxy_api::grpc_route::GrpcRouteMatch;
 use linkerd2_proxy_api::http_route::{HostMatch, HttpRouteMatch, path_match};
 use linkerd2_proxy_api::inbound as message;
-use linkerd2_proxy_api::meta::Metadata;
+use linkerd2_proxy_api::meta::{Metadata, metadata};
 
-/// The routes of a protocol, where one of them lets anybody in; otherwise they say nothing about who may.
-pub(super) fn read(kind: &message::proxy_protocol::Kind) -> Result<Vec<InboundRoute>, WireError> {
+/// The routes of a protocol, and whether they reject a request that none of them takes.
+pub(super) type Read = (Vec<InboundRoute>, bool);
+
+/// Reads the routes of a protocol.
+pub(super) fn read(kind: &message::proxy_protocol::Kind) -> Result<Read, WireError> {
     use message::proxy_protocol::Kind;
     let patterns = &Patterns::new("the port", SERVICE_PATTERNS_BYTES_MAX);
     match kind {
@@ -23,49 +26,54 @@ pub(super) fn read(kind: &message::proxy_protocol::Kind) -> Result<Vec<InboundRo
         Kind::Http1(http) => read_http(&http.routes, patterns),
         Kind::Http2(http) => read_http(&http.routes, patterns),
         Kind::Grpc(grpc) => read_grpc(&grpc.routes, patterns),
-        Kind::Opaque(_) | Kind::Tls(_) => Ok(Vec::new()),
+        Kind::Opaque(_) | Kind::Tls(_) => Ok(Read::default()),
     }
 }
 
-fn read_http(
-    messages: &[message::HttpRoute],
-    patterns: &Patterns,
-) -> Result<Vec<InboundRoute>, WireError> {
+fn read_http(messages: &[message::HttpRoute], patterns: &Patterns) -> Result<Read, WireError> {
     parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
-    if messages.iter().all(|route| route.authorizations.is_empty()) {
-        return Ok(Vec::new());
-    }
-    // The last one of those that take everything and let in nobody says as much as no route.
-    let says_nothing =
-        |route: &message::HttpRoute| takes_all(route) && route.authorizations.is_empty();
-    let said = messages.split_last().filter(|(last, _)| says_nothing(last));
+    let says_nothing = |route: &message::HttpRoute| {
+        takes_all(route) && is_default(route.metadata.as_ref(), &route.authorizations)
+    };
     let route = |route: &message::HttpRoute| {
         let rules = route.rules.iter().map(|rule| rule.matches.as_slice());
         patterns.begin_route();
         let matches = matches(rules, |one| matching::request_match(one, patterns))?;
         one(route.metadata.as_ref(), &route.hosts, matches, &route.authorizations)
     };
-    some(said.map_or(messages, |(_, others)| others).iter().map(route))
+    let rejects_unrouted = !messages.is_empty() && !messages.iter().any(says_nothing);
+    // Routes that neither admit nor reject say nothing.
+    if !rejects_unrouted && messages.iter().all(|route| route.authorizations.is_empty()) {
+        return Ok(Read::default());
+    }
+    let said = messages.iter().filter(|route| !says_nothing(route));
+    Ok((some(said.map(route))?, rejects_unrouted))
 }
 
-fn read_grpc(
-    messages: &[message::GrpcRoute],
-    patterns: &Patterns,
-) -> Result<Vec<InboundRoute>, WireError> {
+fn read_grpc(messages: &[message::GrpcRoute], patterns: &Patterns) -> Result<Read, WireError> {
     parts::at_most(messages.len(), ROUTES_MAX, "routes")?;
-    if messages.iter().all(|route| route.authorizations.is_empty()) {
-        return Ok(Vec::new());
-    }
-    let says_nothing =
-        |route: &message::GrpcRoute| takes_all_rpc(route) && route.authorizations.is_empty();
-    let said = messages.split_last().filter(|(last, _)| says_nothing(last));
+    let says_nothing = |route: &message::GrpcRoute| {
+        takes_all_rpc(route) && is_default(route.metadata.as_ref(), &route.authorizations)
+    };
     let route = |route: &message::GrpcRoute| {
         let rules = route.rules.iter().map(|rule| rule.matches.as_slice());
         patterns.begin_route();
         let matches = matches(rules, |one| grpc::rpc_match(one, patterns))?;
         one(route.metadata.as_ref(), &route.hosts, matches, &route.authorizations)
     };
-    some(said.map_or(messages, |(_, others)| others).iter().map(route))
+    let rejects_unrouted = !messages.is_empty() && !messages.iter().any(says_nothing);
+    // Routes that neither admit nor reject say nothing.
+    if !rejects_unrouted && messages.iter().all(|route| route.authorizations.is_empty()) {
+        return Ok(Read::default());
+    }
+    let said = messages.iter().filter(|route| !says_nothing(route));
+    Ok((some(said.map(route))?, rejects_unrouted))
+}
+
+/// Whether it belongs to no object and admits no client. A default route that takes everything has the effect of no route.
+fn is_default(metadata: Option<&Metadata>, authorizations: &[message::Authz]) -> bool {
+    let kind = metadata.and_then(|metadata| metadata.kind.as_ref());
+    authorizations.is_empty() && !matches!(kind, Some(metadata::Kind::Resource(_)))
 }
 
 /// A route without a rule takes nothing.
@@ -109,8 +117,12 @@ fn matches<'a, M: 'a>(
     Ok(all)
 }
 
-/// Routes as messages, and one more that takes what they leave: a linkerd proxy answers 404 to that.
-pub(super) fn http_message(routes: &[InboundRoute]) -> Vec<message::HttpRoute> {
+/// Routes as messages. If a request that no route takes is not rejected, one more route takes it: a linkerd proxy answers it
+/// with 404 otherwise. If it is rejected and there is no route, one more route takes nothing.
+pub(super) fn http_message(
+    routes: &[InboundRoute],
+    rejects_unrouted: bool,
+) -> Vec<message::HttpRoute> {
     let route = |route: &InboundRoute| message::HttpRoute {
         metadata: Some(parts::resource_message(&route.resource)),
         hosts: matching::hosts_message(&route.hosts),
@@ -123,13 +135,20 @@ pub(super) fn http_message(routes: &[InboundRoute]) -> Vec<message::HttpRoute> {
         metadata: Some(parts::resource_message(&Resource::default_named("default"))),
         hosts: Vec::new(),
         authorizations: Vec::new(),
-        rules: vec![message::http_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+        rules: match rejects_unrouted {
+            false => vec![message::http_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+            true => Vec::new(),
+        },
     };
-    routes.iter().map(route).chain([rest]).collect()
+    let rest = (!rejects_unrouted || routes.is_empty()).then_some(rest);
+    routes.iter().map(route).chain(rest).collect()
 }
 
 /// The same for gRPC. What a gRPC route cannot say is left out, and lets nobody in.
-pub(super) fn grpc_message(routes: &[InboundRoute]) -> Vec<message::GrpcRoute> {
+pub(super) fn grpc_message(
+    routes: &[InboundRoute],
+    rejects_unrouted: bool,
+) -> Vec<message::GrpcRoute> {
     let route = |route: &InboundRoute| message::GrpcRoute {
         metadata: Some(parts::resource_message(&route.resource)),
         hosts: matching::hosts_message(&route.hosts),
@@ -142,9 +161,29 @@ pub(super) fn grpc_message(routes: &[InboundRoute]) -> Vec<message::GrpcRoute> {
         metadata: Some(parts::resource_message(&Resource::default_named("default"))),
         hosts: Vec::new(),
         authorizations: Vec::new(),
-        rules: vec![message::grpc_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+        rules: match rejects_unrouted {
+            false => vec![message::grpc_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+            true => Vec::new(),
+        },
     };
-    routes.iter().map(route).chain([rest]).collect()
+    let rest = (!rejects_unrouted || routes.is_empty()).then_some(rest);
+    routes.iter().map(route).chain(rest).collect()
+}
+
+/// See [`super::check_route`].
+pub(super) fn check(
+    route: &InboundRoute,
+    is_grpc: bool,
+    patterns: &Patterns,
+) -> Result<(), WireError> {
+    let one = std::slice::from_ref(route);
+    let (read, _) = match is_grpc {
+        true => read_grpc(&grpc_message(one, true), patterns)?,
+        false => read_http(&http_message(one, true), patterns)?,
+    };
+    let is_whole = read.first().map_or(0, |read| read.matches.len()) == route.matches.len();
+    let reason = "a match that a gRPC route cannot express";
+    is_whole.then_some(()).ok_or_else(|| WireError::invalid("routes.rules.matches", reason))
 }
 
 /// Rules with at most the allowed number of matches. Without matches there is no rule, because an empty rule would match everything.

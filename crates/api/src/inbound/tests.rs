@@ -11,6 +11,7 @@ fn policy(protocol: InboundProtocol, authorizations: Vec<Authorization>) -> Inbo
         protocol,
         authorizations,
         routes: Vec::new(),
+        rejects_unrouted: false,
         server: Resource::Object {
             group: "policy.linkerd.io".into(),
             kind: "server".into(),
@@ -175,7 +176,10 @@ fn routes_that_let_in_round_trip() {
         let closed =
             InboundRoute { authorizations: Vec::new(), ..probe("/grpc.health.v1.Health/Watch") };
         let routes = vec![check(), closed];
-        round_trip(&InboundPolicy { routes, ..policy(protocol, Vec::new()) });
+        let server = InboundPolicy { routes, ..policy(protocol, Vec::new()) };
+        round_trip(&server);
+        round_trip(&InboundPolicy { rejects_unrouted: true, ..server.clone() });
+        round_trip(&InboundPolicy { rejects_unrouted: true, routes: Vec::new(), ..server });
         // Beside routes that let in nobody there is nothing to know of them.
         let routes = vec![InboundRoute { authorizations: Vec::new(), ..check() }];
         let said = to_message(&InboundPolicy { routes, ..policy(protocol, Vec::new()) });
@@ -204,7 +208,7 @@ fn nobody_is_let_in_by_what_is_not_carried_out() {
         vec![matching::request_match_message(&probe("/healthz").matches[0])];
     http1.local_rate_limit =
         Some(message::HttpLocalRateLimit { total: Some(Default::default()), ..Default::default() });
-    assert_eq!(unserved(&server), ["inbound routes", "inbound rate limit"]);
+    assert_eq!(unserved(&server), ["inbound rate limit"]);
     let read = from_message(&server).unwrap();
     assert!(decide(&read, [10, 0, 0, 1].into(), &PeerTls::None).rule().is_none());
 }

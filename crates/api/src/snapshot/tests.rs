@@ -37,6 +37,7 @@ fn snapshot() -> Snapshot {
         protocol: InboundProtocol::Opaque,
         authorizations: DefaultPolicy::AllAuthenticated.authorizations(),
         routes: Vec::new(),
+        rejects_unrouted: false,
         server: Resource::default_named("all-authenticated"),
         labels: Labels::default(),
     };

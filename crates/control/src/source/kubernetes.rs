@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use watching::Watching;
 
 /// The kinds that are watched, each with its plural in the API's paths.
-pub const WATCHED: [(&str, &str); 8] = [
+pub const WATCHED: [(&str, &str); 19] = [
     ("Namespace", "namespaces"),
     ("ServiceAccount", "serviceaccounts"),
     ("Pod", "pods"),
@@ -36,6 +36,17 @@ pub const WATCHED: [(&str, &str); 8] = [
     ("HTTPRoute", "httproutes"),
     ("GRPCRoute", "grpcroutes"),
     ("ReferenceGrant", "referencegrants"),
+    ("Server", "servers"),
+    ("AuthorizationPolicy", "authorizationpolicies"),
+    ("MeshTLSAuthentication", "meshtlsauthentications"),
+    ("NetworkAuthentication", "networkauthentications"),
+    ("ServerAuthorization", "serverauthorizations"),
+    ("Server.policy.linkerd.io", "servers"),
+    ("AuthorizationPolicy.policy.linkerd.io", "authorizationpolicies"),
+    ("MeshTLSAuthentication.policy.linkerd.io", "meshtlsauthentications"),
+    ("NetworkAuthentication.policy.linkerd.io", "networkauthentications"),
+    ("ServerAuthorization.policy.linkerd.io", "serverauthorizations"),
+    ("HTTPRoute.policy.linkerd.io", "httproutes"),
 ];
 
 /// Group and versions of a kind, the preferred version first.

@@ -2,7 +2,7 @@
 //!
 //! Each document is read alone, so that a mistake in one does not take the others with it.
 
-use super::{Key, Object, Origin, Problem, Sourced};
+use super::{Key, Object, Origin, Problem, Sourced, published_kind};
 use leno_manifest::typed::{self, Mistake};
 use leno_manifest::{Unreadable, read_all};
 use serde::Deserialize;
@@ -126,7 +126,7 @@ impl Reading<'_> {
             }
         }
         // Unknown fields of routes are reported later, where their effect is known.
-        let told_here = !matches!(key.kind, "HTTPRoute" | "GRPCRoute");
+        let told_here = !matches!(published_kind(key.kind), "HTTPRoute" | "GRPCRoute");
         // The types of the Gateway API do not read these two fields themselves.
         let is_told = |field: &&String| told_here && *field != "apiVersion" && *field != "kind";
         for field in unknown.iter().filter(is_told) {
@@ -194,7 +194,7 @@ fn key_of(header: &Header) -> Result<Option<Key>, (&'static str, &'static str)> 
     let version = header.api_version.as_deref().ok_or(("apiVersion", "missing"))?;
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let known = Object::KINDS.iter().find(|(known, known_group, versions, _)| {
-        *known == kind && *known_group == group && versions.contains(&version)
+        published_kind(known) == kind && *known_group == group && versions.contains(&version)
     });
     let Some((kind, _, _, namespaced)) = known else { return Ok(None) };
     let name = header.metadata.name.as_deref().filter(|name| !name.is_empty());

@@ -1,8 +1,8 @@
 //! Refusals as Events of the object, so that `kubectl describe` shows them. Each is written once, with a rate limit.
 
 use crate::limit::{API_WAIT_MAX, EVENTS_KNOWN_MAX, EVENTS_PER_MINUTE_MAX};
-use crate::source::Problem;
 use crate::source::kubernetes::api_version_of;
+use crate::source::{Problem, published_kind};
 use fnv::FnvHasher;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -104,7 +104,7 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
         reason: Some("NotServedAsWritten".to_owned()),
         regarding: Some(ObjectReference {
             api_version: Some(version),
-            kind: Some(kind.to_owned()),
+            kind: Some(published_kind(kind).to_owned()),
             name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
             ..ObjectReference::default()

@@ -1,5 +1,6 @@
 //! `status.parents` of a route: ours as the verdict has it, others' as they are; pure.
 
+use crate::world::policy::ObjectVerdict;
 use crate::world::route::verdict::{Condition, OnParent, Verdict};
 use serde_json::{Value, json};
 
@@ -34,23 +35,46 @@ pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
     (!same).then_some(next)
 }
 
+/// The conditions that a policy object should have, where they are not those that it has.
+#[must_use]
+pub fn next_of_object(object: &Value, verdict: &ObjectVerdict, now: &str) -> Option<Vec<Value>> {
+    let metadata = &object["metadata"];
+    let other_generation =
+        verdict.generation.is_some() && metadata["generation"].as_i64() != verdict.generation;
+    let other_object = verdict.uid.is_some() && metadata["uid"].as_str() != verdict.uid.as_deref();
+    if other_generation || other_object {
+        return None;
+    }
+    let status = &object["status"];
+    let of = (Some(status), verdict.generation.unwrap_or(0), now);
+    let next = vec![condition("Accepted", &verdict.accepted, of)];
+    (status["conditions"].as_array() != Some(&next)).then_some(next)
+}
+
+/// One condition; `earlier` is the status that has had it before.
+fn condition(
+    of_type: &str,
+    condition: &Condition,
+    (earlier, generation, now): (Option<&Value>, i64, &str),
+) -> Value {
+    let status = if condition.holds { "True" } else { "False" };
+    let before = earlier
+        .and_then(|entry| entry["conditions"].as_array())
+        .and_then(|all| all.iter().find(|before| before["type"] == of_type))
+        .filter(|before| before["status"] == status);
+    json!({
+        "type": of_type,
+        "status": status,
+        "reason": condition.reason,
+        // The API server takes no more.
+        "message": condition.message.chars().take(32_768).collect::<String>(),
+        "observedGeneration": generation,
+        "lastTransitionTime": before.map_or(json!(now), |b| b["lastTransitionTime"].clone()),
+    })
+}
+
 fn conditions(on: &OnParent, earlier: Option<&Value>, generation: i64, now: &str) -> Vec<Value> {
-    let one = |of_type: &str, condition: &Condition| {
-        let status = if condition.holds { "True" } else { "False" };
-        let before = earlier
-            .and_then(|entry| entry["conditions"].as_array())
-            .and_then(|all| all.iter().find(|before| before["type"] == of_type))
-            .filter(|before| before["status"] == status);
-        json!({
-            "type": of_type,
-            "status": status,
-            "reason": condition.reason,
-            // The API server takes no more.
-            "message": condition.message.chars().take(32_768).collect::<String>(),
-            "observedGeneration": generation,
-            "lastTransitionTime": before.map_or(json!(now), |b| b["lastTransitionTime"].clone()),
-        })
-    };
+    let one = |of_type: &str, one: &Condition| condition(of_type, one, (earlier, generation, now));
     let mut all = vec![one("Accepted", &on.accepted), one("ResolvedRefs", &on.resolved)];
     all.extend(on.partly.as_ref().map(|partly| one("PartiallyInvalid", partly)));
     all

@@ -5,7 +5,9 @@
 //! A world that was built in steps equals the world that is built at once; a test checks this.
 
 use super::pod::Pod;
-use super::route::{PatternsByNamespace, Routes};
+use super::policy::Policies;
+use super::route::Routes;
+use super::route::parent::PatternsByNamespace;
 use super::service::{Built, Pods, Reading, Service, ServiceKey, slices_by_service};
 use super::settings::{Declared, NamespaceSettings};
 use super::{MeshNames, World};
@@ -35,6 +37,8 @@ pub struct Builder {
     services: Vec<KnownService>,
     /// Regular expressions of the last world's routes.
     patterns: PatternsByNamespace,
+    /// The same of its routes on Servers.
+    policy_patterns: PatternsByNamespace,
     /// Parts of the last world.
     parts: Parts,
 }
@@ -52,6 +56,8 @@ struct Parts {
     services_by_ip: Arc<HashMap<IpAddr, ServiceKey>>,
     declared: Arc<DeclaredPorts>,
     routes: Arc<Routes>,
+    policies: Arc<Policies>,
+    of_conflicts: Vec<Problem>,
 }
 
 /// A pod and what it was read from.
@@ -143,19 +149,28 @@ impl Builder {
         if renewed.declares {
             self.parts.declared = Arc::new(self.declared());
         }
+        let policies_stay = policies_stay(&last, inventory);
+        if !policies_stay {
+            self.read_policies(inventory);
+        }
+        if !policies_stay || !changed.pods.is_empty() {
+            self.parts.of_conflicts = self.parts.policies.conflicts(&self.parts.pods);
+        }
         let mut world = self.world(version);
         let routes_stay = Arc::ptr_eq(&last.http_routes, &inventory.http_routes)
             && Arc::ptr_eq(&last.grpc_routes, &inventory.grpc_routes)
             && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants);
-        if renewed.written || !routes_stay {
+        if renewed.written || !routes_stay || !policies_stay {
             let last = std::mem::take(&mut self.patterns);
-            let (routes, patterns) = world.compile_routes(inventory, last);
+            let policies = self.parts.policies.clone();
+            let (routes, patterns) = world.compile_routes(inventory, &policies.on_servers, last);
             (self.parts.routes, self.patterns) = (Arc::new(routes), patterns);
             world.routes = self.parts.routes.clone();
         }
         let parts = &self.parts;
         let problems = inventory.problems.iter().chain(&parts.of_settings).chain(&parts.of_pods);
         let problems = problems.chain(&parts.of_services).chain(&parts.routes.problems);
+        let problems = problems.chain(&parts.policies.problems).chain(&parts.of_conflicts);
         world.problems = problems.take(PROBLEMS_MAX).cloned().collect();
         world
     }
@@ -173,7 +188,16 @@ impl Builder {
             services_by_ip: parts.services_by_ip.clone(),
             declared: parts.declared.clone(),
             routes: parts.routes.clone(),
+            policies: parts.policies.clone(),
         }
+    }
+
+    fn read_policies(&mut self, inventory: &Inventory) {
+        let parts = &mut self.parts;
+        let last = (&*parts.policies, std::mem::take(&mut self.policy_patterns));
+        let accounts = &parts.pods_by_account;
+        let (policies, patterns) = Policies::build(inventory, &self.names, accounts, last);
+        (parts.policies, self.policy_patterns) = (Arc::new(policies), patterns);
     }
 
     /// Returns whether any setting changed.
@@ -331,6 +355,20 @@ impl Builder {
         }
         all
     }
+}
+
+/// Whether nothing changed that policies are compiled from.
+fn policies_stay(last: &Inventory, now: &Inventory) -> bool {
+    macro_rules! same {
+        ($($list:ident)+) => { true $(&& Arc::ptr_eq(&last.$list, &now.$list))+ };
+    }
+    same!(
+        namespaces service_accounts http_routes grpc_routes linkerd_http_routes
+        servers authorization_policies mesh_tls_authentications network_authentications
+        server_authorizations linkerd_servers linkerd_authorization_policies
+        linkerd_mesh_tls_authentications linkerd_network_authentications
+        linkerd_server_authorizations
+    )
 }
 
 /// Services by their names.

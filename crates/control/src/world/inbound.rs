@@ -1,7 +1,6 @@
 //! The answer for a server's proxy about one of its ports.
 
-use super::outbound::DETECT_TIMEOUT;
-use super::settings::Declared;
+use super::settings::{DETECT_TIMEOUT, Declared};
 use super::{Ground, World, probe};
 use leno_model::name::{Resource, WorkloadId};
 use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol};
@@ -18,6 +17,9 @@ impl World {
     #[must_use]
     pub fn inbound(&self, workload: &WorkloadId, port: u16) -> Option<InboundPolicy> {
         let pod = self.pod(workload)?;
+        if let Some(policy) = self.policies.of(&workload.namespace).policy(pod, port) {
+            return Some(policy);
+        }
         let protocol = match self.declared_of(pod, port) {
             None => InboundProtocol::Detect { timeout: DETECT_TIMEOUT },
             Some(Declared::Http1) => InboundProtocol::Http1,
@@ -38,6 +40,13 @@ impl World {
         };
         let server = Resource::default_named(pod.policy.as_str());
         // Labels say what object it is, and `api` writes that.
-        Some(InboundPolicy { protocol, authorizations, routes, server, labels: Labels::default() })
+        Some(InboundPolicy {
+            protocol,
+            authorizations,
+            routes,
+            rejects_unrouted: false,
+            server,
+            labels: Labels::default(),
+        })
     }
 }

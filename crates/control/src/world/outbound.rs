@@ -1,9 +1,10 @@
 //! The answer for a client's proxy about a destination.
 
 use super::pod::{Pod, plain_endpoint};
-use super::route::{Attached, Kind, service_backend, service_resource};
+use super::route::parent::Kind;
+use super::route::{Attached, service_backend, service_resource};
 use super::service::Service;
-use super::settings::Declared;
+use super::settings::{DETECT_TIMEOUT, Declared};
 use super::{Ground, World};
 use leno_api::outbound::Target;
 use leno_model::name::{Resource, WorkloadId};
@@ -14,10 +15,7 @@ use leno_model::route::{
 use leno_model::workload::{Endpoint, EndpointSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// How long linkerd's proxies look for a protocol; ours have a short limit of their own.
-pub const DETECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of a name without one.
 const PORT_DEFAULT: u16 = 80;
 

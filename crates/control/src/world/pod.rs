@@ -138,6 +138,12 @@ impl Pod {
         named.map(|(_, port)| *port)
     }
 
+    /// The numbers of all ports of that name: several containers may have one.
+    pub(super) fn ports_named(&self, name: &str) -> impl Iterator<Item = u16> {
+        let named = self.named_ports.iter().filter(move |(known, _)| known.as_ref() == name);
+        named.map(|(_, port)| *port).filter(|port| *port > 0)
+    }
+
     /// The object, as metrics and pools know it.
     #[must_use]
     pub fn resource(&self) -> Resource {

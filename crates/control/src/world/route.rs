@@ -7,7 +7,8 @@
 
 mod backend;
 mod filter;
-mod matching;
+pub(super) mod matching;
+pub(super) mod parent;
 mod rule;
 pub mod verdict;
 
@@ -15,38 +16,31 @@ use super::World;
 use super::service::ServiceKey;
 use crate::source::parse::UNKNOWN_FIELD;
 use crate::source::route::Route;
-use crate::source::{Inventory, Problem, Sourced};
+use crate::source::{Inventory, Key, Problem, Sourced};
 use filter::Wish;
 use gateway_api::grpcroutes::{GrpcRoute, GrpcRouteRules};
 use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use leno_model::limit::{
-    HOSTS_MAX, NAMESPACE_PATTERNS_BYTES_MAX, ROUTES_MAX, RULES_MAX, SERVICE_PATTERNS_BYTES_MAX,
-};
+use leno_model::limit::{HOSTS_MAX, ROUTES_MAX, RULES_MAX, SERVICE_PATTERNS_BYTES_MAX};
 use leno_model::name::Resource;
 use leno_model::pattern::Patterns;
 use leno_model::route::{
-    Backend, BackendKind, Balance, Failure, Filter, HostMatch, HttpRoute as Compiled, RequestMatch,
-    Timeouts,
+    Backend, BackendKind, Balance, Failure, Filter, HttpRoute as Compiled, RequestMatch, Timeouts,
+};
+use parent::{
+    GATEWAY_GROUP, Kind, Parent, PatternsByNamespace, by_age, host_match, parents_of_grpc,
+    parents_of_http, patterns_of_namespace,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use verdict::{Findings, Verdict};
+use verdict::{Findings, OnServer, Verdict};
 
-const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 /// Latency assumed of an endpoint that has shown none, and how fast the average forgets: linkerd's figures.
 const DEFAULT_LATENCY: Duration = Duration::from_millis(30);
 const LATENCY_DECAY: Duration = Duration::from_secs(10);
-
-/// Which of the two kinds a route is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Http,
-    Grpc,
-}
 
 /// A route on a Service.
 #[derive(Clone, Debug)]
@@ -57,22 +51,6 @@ pub(super) struct Attached {
     pub(super) port: Option<u16>,
     /// Only clients of this namespace: the route lives outside the Service's namespace.
     pub(super) consumers: Option<Arc<str>>,
-}
-
-/// A parent reference of either kind.
-struct Parent<'a> {
-    group: Option<&'a str>,
-    kind: Option<&'a str>,
-    namespace: Option<&'a str>,
-    name: &'a str,
-    port: Option<i32>,
-    section: Option<&'a str>,
-}
-
-impl Parent<'_> {
-    fn is_service(&self) -> bool {
-        matches!(self.group, Some("" | "core")) && self.kind == Some("Service")
-    }
 }
 
 /// A backend reference of either kind.
@@ -105,24 +83,6 @@ const TOO_MANY_ROUTES: &str = "TooManyRoutes";
 /// They travel to the proxies, of which some keep them.
 const TIMEOUTS_LEFT_OUT: &str =
     "Leno's proxies do not enforce timeouts yet; the rule is served without them";
-
-macro_rules! parents {
-    ($spec:expr) => {
-        $spec
-            .parent_refs
-            .iter()
-            .flatten()
-            .map(|parent| Parent {
-                group: parent.group.as_deref(),
-                kind: parent.kind.as_deref(),
-                namespace: parent.namespace.as_deref(),
-                name: &parent.name,
-                port: parent.port,
-                section: parent.section_name.as_deref(),
-            })
-            .collect::<Vec<_>>()
-    };
-}
 
 macro_rules! backends {
     ($rule:expr, $wish:path) => {
@@ -206,6 +166,7 @@ pub(super) fn service_resource(key: &ServiceKey, port: u16) -> Resource {
 /// What routes are held against, and where they are put.
 struct Place<'a> {
     world: &'a World,
+    on_servers: &'a HashMap<Key, Vec<OnServer>>,
     grants: &'a [Sourced<ReferenceGrant>],
     headless: HashSet<ServiceKey>,
     routes: Routes,
@@ -213,9 +174,6 @@ struct Place<'a> {
     taken: HashMap<(ServiceKey, Option<Arc<str>>), Taken>,
     patterns: PatternsByNamespace,
 }
-
-/// The regular expressions of each namespace's routes.
-pub(super) type PatternsByNamespace = HashMap<Arc<str>, Patterns>;
 
 #[derive(Default)]
 struct Taken {
@@ -283,10 +241,13 @@ impl Place<'_> {
             findings: Findings::default(),
         };
         let attachments = compiler.attachments(parents);
+        let on_services = !compiler.findings.parents.is_empty();
+        let on_servers = self.on_servers.get(&route.key);
+        compiler.findings.parents.extend(on_servers.into_iter().flatten().cloned());
         // A route on Gateways alone belongs to another controller.
         let elsewhere = compiler.findings.parents.is_empty();
         let (mut compiled, mut pattern_bytes) = (None, 0);
-        if !elsewhere {
+        if on_services {
             patterns.begin_route();
             let rules = rules(&patterns);
             pattern_bytes = patterns.route_bytes();
@@ -311,10 +272,6 @@ impl Place<'_> {
     }
 }
 
-fn patterns_of_namespace() -> Patterns {
-    Patterns::new("the namespace", NAMESPACE_PATTERNS_BYTES_MAX)
-}
-
 impl<T> Compiler<'_, T> {
     /// What was reported last, in words.
     fn reported(&self) -> String {
@@ -335,7 +292,8 @@ impl<T> Compiler<'_, T> {
 
     fn attachments(&mut self, parents: &[Parent<'_>]) -> Vec<Attachment> {
         let mut attachments = Vec::new();
-        for (number, parent) in parents.iter().enumerate() {
+        let on_servers = |(_, parent): &(usize, &Parent<'_>)| parent.server_kind().is_some();
+        for (number, parent) in parents.iter().enumerate().filter(|one| !on_servers(one)) {
             let found = self.parent(&format!("spec.parentRefs[{number}]"), parent);
             if parent.is_service() {
                 let missing = found.is_none().then(|| (NO_MATCHING_PARENT, self.reported()));
@@ -408,7 +366,7 @@ impl<T> Compiler<'_, T> {
         if !parent.is_service() {
             let kind = parent.kind.unwrap_or("Gateway");
             let message = format!(
-                "the mesh ignores a route on a {kind}; it uses only routes on a Service (group \"\", kind Service)"
+                "the mesh ignores a route on a {kind}; it uses only routes on a Service (group \"\", kind Service) and on a Server (group policy.leno.dev)"
             );
             let problem = self.route.problem(field, message);
             self.problems.push(Problem { elsewhere: true, ..problem });
@@ -464,14 +422,6 @@ impl<T> Compiler<'_, T> {
     }
 }
 
-fn host_match(host: &str) -> HostMatch {
-    let host = host.to_ascii_lowercase();
-    match host.strip_prefix("*.") {
-        Some(suffix) => HostMatch::Suffix(suffix.rsplit('.').map(Arc::from).collect()),
-        None => HostMatch::Exact(host.into()),
-    }
-}
-
 /// Every route, compiled.
 #[derive(Debug, Default)]
 pub struct Routes {
@@ -487,6 +437,7 @@ impl World {
     pub(super) fn compile_routes(
         &self,
         inventory: &Inventory,
+        on_servers: &HashMap<Key, Vec<OnServer>>,
         patterns: PatternsByNamespace,
     ) -> (Routes, PatternsByNamespace) {
         let is_headless = |service: &&Sourced<v1::Service>| {
@@ -503,6 +454,7 @@ impl World {
         };
         let mut place = Place {
             world: self,
+            on_servers,
             grants: &inventory.reference_grants,
             headless: headless.map(key).collect(),
             routes: Routes::default(),
@@ -515,7 +467,7 @@ impl World {
                 spec.rules.iter().flatten().map(|rule| http_rule(rule, patterns)).collect()
             };
             let hosts = spec.hostnames.as_ref();
-            place.put(route, Kind::Http, metadata, hosts, rules, &parents!(spec));
+            place.put(route, Kind::Http, metadata, hosts, rules, &parents_of_http(spec));
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
             let GrpcRoute { metadata, spec, .. } = &route.object.object;
@@ -523,24 +475,9 @@ impl World {
                 spec.rules.iter().flatten().map(|rule| grpc_rule(rule, patterns)).collect()
             };
             let hosts = spec.hostnames.as_ref();
-            place.put(route, Kind::Grpc, metadata, hosts, rules, &parents!(spec));
+            place.put(route, Kind::Grpc, metadata, hosts, rules, &parents_of_grpc(spec));
         }
         let patterns = place.patterns.into_iter();
         (place.routes, patterns.map(|(of, patterns)| (of, patterns.renewed())).collect())
     }
-}
-
-/// Oldest first, then by namespace and name: the Gateway API's order between routes that match equally well.
-fn by_age<T>(
-    routes: &[Sourced<Route<T>>],
-    metadata: impl Fn(&T) -> &ObjectMeta,
-) -> Vec<&Sourced<Route<T>>> {
-    let mut routes: Vec<_> = routes.iter().collect();
-    routes.sort_by(|a, b| {
-        let age =
-            |route: &Sourced<Route<T>>| metadata(&route.object.object).creation_timestamp.clone();
-        let (a_age, b_age) = (age(a), age(b));
-        (a_age.is_none(), a_age, &a.key).cmp(&(b_age.is_none(), b_age, &b.key))
-    });
-    routes
 }

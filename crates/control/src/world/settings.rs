@@ -8,6 +8,10 @@ use leno_inject::annotation::{MESHED, prefixes};
 use leno_model::policy::DefaultPolicy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long linkerd's proxies look for a protocol; ours have a short limit of their own.
+pub const DETECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Annotations of an object: the text of a name.
 pub(super) type Annotations<'look, 'text> = &'look dyn Fn(&str) -> Option<&'text str>;

@@ -12,6 +12,8 @@ use std::path::Path;
 
 mod manifests;
 mod patterns;
+mod policy;
+mod policy_objects;
 mod routes;
 mod services;
 mod steps;

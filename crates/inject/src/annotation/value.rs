@@ -136,16 +136,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 /// It is not one of the three words. Of linkerd's others it is said what is nearest here: they look at the client's network, too, or only warn,
 /// and must not open more than they did in silence.
 pub fn policy(text: &str) -> Result<DefaultPolicy, String> {
-    DefaultPolicy::parse(text).map_err(|wrong| match text {
-        "cluster-authenticated" => format!(
-            "{wrong}; the nearest policy is all-authenticated, which does not check networks (an AuthorizationPolicy can)"
-        ),
-        "cluster-unauthenticated" => format!(
-            "{wrong}; the nearest policy is all-unauthenticated, which does not check networks (an AuthorizationPolicy can)"
-        ),
-        "audit" => format!("{wrong}; all-unauthenticated admits the same clients, without an audit record"),
-        _ => wrong,
-    })
+    DefaultPolicy::parse(text)
 }
 
 /// `info`, or `warn,leno_proxy::balance=debug`.

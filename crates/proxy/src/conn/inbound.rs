@@ -491,17 +491,21 @@ impl Side for ToApplication<'_> {
     }
 
     fn decide(&self, request: &View<'_>) -> Decision {
-        let Err(refusal) = self.verdict(Transport::Http) else {
-            self.count();
-            return Decision::Forward(Plan::to_application(None));
+        let verdict = self.verdict(Transport::Http);
+        let decided = self.decided.borrow();
+        let verdict = match decided.as_ref().filter(|decided| decided.by_request) {
+            Some(decided) => {
+                authorize::decide_request(self.thread, decided, &self.connection, request)
+            }
+            None => {
+                decided.iter().for_each(Decided::count);
+                verdict.map(|()| None)
+            }
         };
-        let policy = self.port.policy.get();
-        let route = authorize::admitting_route(self.thread, &policy, &self.connection, request);
-        if route.is_some() {
-            return Decision::Forward(Plan::to_application(route));
+        match verdict {
+            Ok(route) => Decision::Forward(Plan::to_application(route)),
+            Err(refusal) => Decision::Answer(refusal.into()),
         }
-        self.count();
-        Decision::Answer(refusal.into())
     }
 
     async fn endpoints(&self, _plan: &Plan) -> Result<Rc<Backend>, Refusal> {

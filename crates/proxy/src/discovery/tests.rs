@@ -110,6 +110,7 @@ async fn each_kind_is_answered_and_kept_up_to_date() {
         protocol: InboundProtocol::Opaque,
         authorizations: default.authorizations(),
         routes: Vec::new(),
+        rejects_unrouted: false,
         server: Resource::default_named(default.as_str()),
         labels: Labels::default(),
     };

@@ -58,6 +58,7 @@ fn inbound(timeout: Duration) -> InboundPolicy {
         protocol: InboundProtocol::Detect { timeout },
         authorizations: DefaultPolicy::AllUnauthenticated.authorizations(),
         routes: Vec::new(),
+        rejects_unrouted: false,
         server: Resource::default_named(NAME),
         labels: Labels::default(),
     }

@@ -30,6 +30,7 @@ fn known() -> Known {
         protocol: InboundProtocol::Opaque,
         authorizations: DefaultPolicy::Deny.authorizations(),
         routes: Vec::new(),
+        rejects_unrouted: false,
         server: Resource::default_named("deny"),
         labels: Labels::default(),
     };

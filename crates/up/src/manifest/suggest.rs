@@ -17,10 +17,24 @@ const KINDS: &[&str] = &[
     "GRPCRoute",
     "ReferenceGrant",
     "EndpointSlice",
+    "Server",
+    "AuthorizationPolicy",
+    "MeshTLSAuthentication",
+    "NetworkAuthentication",
 ];
 
-/// Fields of routes, wherever they are.
+/// Fields of routes and policies, wherever they are.
 const OF_ROUTES: &[&str] = &[
+    "accessPolicy",
+    "cidr",
+    "except",
+    "identities",
+    "identityRefs",
+    "networks",
+    "podSelector",
+    "proxyProtocol",
+    "requiredAuthenticationRefs",
+    "targetRef",
     "backendRefs",
     "filters",
     "group",
@@ -54,7 +68,7 @@ pub(super) fn field(typed: &str, table: &[&str]) -> String {
     nearest(name, supported::children(parent, table).into_iter())
 }
 
-/// The same for a field of a route.
+/// The same for a field of a route or policy.
 pub(super) fn of_route(typed: &str) -> String {
     let name = typed.rsplit('.').next().unwrap_or(typed);
     nearest(name, OF_ROUTES.iter().map(ToString::to_string))

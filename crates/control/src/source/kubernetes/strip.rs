@@ -2,6 +2,7 @@
 
 use crate::source::Object;
 use crate::source::kept::is_of_a_mesh;
+use crate::source::policy::Policy;
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1::{Namespace, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,6 +31,25 @@ pub(super) fn strip(object: Object) -> Object {
             let metadata = ObjectMeta::default();
             Object::ReferenceGrant(Arc::new(ReferenceGrant { metadata, spec }))
         }
+        Object::LinkerdHttpRoute(route) => {
+            let mut route = take(route);
+            route.object.metadata = metadata(route.object.metadata);
+            Object::LinkerdHttpRoute(Arc::new(route))
+        }
+        Object::Server(one) => Object::Server(policy(one)),
+        Object::AuthorizationPolicy(one) => Object::AuthorizationPolicy(policy(one)),
+        Object::MeshTlsAuthentication(one) => Object::MeshTlsAuthentication(policy(one)),
+        Object::NetworkAuthentication(one) => Object::NetworkAuthentication(policy(one)),
+        Object::ServerAuthorization(one) => Object::ServerAuthorization(policy(one)),
+        Object::LinkerdServer(one) => Object::LinkerdServer(policy(one)),
+        Object::LinkerdAuthorizationPolicy(one) => Object::LinkerdAuthorizationPolicy(policy(one)),
+        Object::LinkerdMeshTlsAuthentication(one) => {
+            Object::LinkerdMeshTlsAuthentication(policy(one))
+        }
+        Object::LinkerdNetworkAuthentication(one) => {
+            Object::LinkerdNetworkAuthentication(policy(one))
+        }
+        Object::LinkerdServerAuthorization(one) => Object::LinkerdServerAuthorization(policy(one)),
         // No more was read than is kept, or a kind of the directory source alone; see `WATCHED`.
         other => other,
     }
@@ -38,6 +58,11 @@ pub(super) fn strip(object: Object) -> Object {
 /// It was just read, so nobody else has it.
 fn take<T: Clone>(object: Arc<T>) -> T {
     Arc::unwrap_or_clone(object)
+}
+
+fn policy<S: Clone>(object: Arc<Policy<S>>) -> Arc<Policy<S>> {
+    let Policy { metadata, spec, status } = take(object);
+    Arc::new(Policy { metadata: self::metadata(metadata), spec, status })
 }
 
 fn metadata(metadata: ObjectMeta) -> ObjectMeta {

@@ -3,7 +3,7 @@
 use super::catalogue::{Catalogue, Event};
 use super::read::{Line, Lines, Read, line, object, page};
 use super::{WATCHED, group_of};
-use crate::source::{Inventory, Object};
+use crate::source::{Inventory, Object, published_kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -18,7 +18,13 @@ pub(crate) fn by_events(manifests: &str) -> Arc<Inventory> {
 pub(crate) fn list_into(catalogue: &mut Catalogue, manifests: &str) {
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifests).unwrap();
     for (kind, _) in WATCHED {
-        let of_kind = documents.iter().filter(|document| document["kind"] == kind);
+        let (group, _) = group_of(kind);
+        let is_of_kind = |document: &&Value| {
+            let version = document["apiVersion"].as_str().unwrap_or_default();
+            let of_group = version.split_once('/').map_or("", |(group, _)| group);
+            document["kind"] == published_kind(kind) && of_group == group
+        };
+        let of_kind = documents.iter().filter(is_of_kind);
         let items: Vec<Value> = of_kind.cloned().map(|item| as_stored(kind, item)).collect();
         let list = json!({"kind": "List", "metadata": {"resourceVersion": "7"}, "items": items});
         let read = page(kind, list.to_string().as_bytes()).unwrap();

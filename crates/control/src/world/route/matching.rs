@@ -17,7 +17,10 @@ use std::time::Duration;
 /// A match, or which part of it is wrong and why.
 type Outcome<T> = Result<T, (String, String)>;
 
-pub(super) fn http(one: &HttpRouteRulesMatches, patterns: &Patterns) -> Outcome<RequestMatch> {
+pub(in crate::world) fn http(
+    one: &HttpRouteRulesMatches,
+    patterns: &Patterns,
+) -> Outcome<RequestMatch> {
     let mut result = RequestMatch::default();
     if let Some(path) = &one.path {
         use HttpRouteRulesMatchesPathType::{Exact, PathPrefix, RegularExpression};
@@ -50,7 +53,10 @@ pub(super) fn http(one: &HttpRouteRulesMatches, patterns: &Patterns) -> Outcome<
     Ok(result)
 }
 
-pub(super) fn grpc(one: &GrpcRouteRulesMatches, patterns: &Patterns) -> Outcome<RequestMatch> {
+pub(in crate::world) fn grpc(
+    one: &GrpcRouteRulesMatches,
+    patterns: &Patterns,
+) -> Outcome<RequestMatch> {
     let mut result = RequestMatch::default();
     if let Some(method) = &one.method {
         result.path = grpc_path(method, patterns)?;

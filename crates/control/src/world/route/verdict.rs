@@ -15,7 +15,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    fn good(reason: &'static str) -> Self {
+    pub(in crate::world) fn good(reason: &'static str) -> Self {
         Self { holds: true, reason, message: String::new() }
     }
 }
@@ -44,6 +44,9 @@ pub struct Verdict {
     /// On each Service.
     pub parents: Vec<OnParent>,
 }
+
+/// The number of a parent reference that is a Server, and why the Server does not take the route: one word, and a text for a person.
+pub(in crate::world) type OnServer = (usize, Option<(&'static str, String)>);
 
 /// Findings about one route while it is compiled; the first of each kind is reported.
 #[derive(Debug, Default)]

@@ -369,8 +369,7 @@ fn inbound_policy_of_pod_namespace_and_default() {
     check("shop", "plain", 6379, "opaque all-authenticated 1");
     check("shop", "closed", 1, "detect deny 0");
     check("shop", "typo", 1, "detect deny 0");
-    // It names networks, too, so nothing of ours is as narrow.
-    check("shop", "linkerds", 1, "detect deny 0");
+    check("shop", "linkerds", 1, "detect cluster-authenticated 1");
     // Two Services that disagree declare nothing.
     check("a", "open", 8080, "detect all-unauthenticated 1");
     // Nor does one that somebody else has made for it.
@@ -379,8 +378,7 @@ fn inbound_policy_of_pod_namespace_and_default() {
     check_problems(
         &world,
         &[
-            "Pod shop/linkerds: metadata.annotations[config.linkerd.io/default-inbound-policy]: default inbound policy \"cluster-authenticated\"",
-            "Pod shop/typo: metadata.annotations[leno.dev/default-inbound-policy]: default inbound policy \"denny\"",
+            "Pod shop/typo: metadata.annotations[leno.dev/default-inbound-policy]: \"denny\" is not a valid policy",
         ],
     );
 }

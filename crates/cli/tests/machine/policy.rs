@@ -1,0 +1,67 @@
+//! The tour of `docs/policy.md`: default deny, the callers that the application needs, a denial that explains itself.
+
+use crate::up::{Mesh, PATIENCE};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/bookinfo").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Asks from the client's pod until the answer is as expected: edits reach proxies within moments.
+#[track_caller]
+fn until(mesh: &Mesh, script: &str, expected: &str) {
+    until_in(mesh, "client", script, expected);
+}
+
+/// The same from any pod.
+#[track_caller]
+fn until_in(mesh: &Mesh, pod: &str, script: &str, expected: &str) {
+    let began = Instant::now();
+    loop {
+        let output = mesh.exec(pod, script);
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if said.contains(expected) {
+            return;
+        }
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(began.elapsed() < PATIENCE, "{script}: {said:?} instead of {expected:?}: {talk}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_tour_of_access_policy() {
+    let parts = ["client", "details", "productpage", "ratings", "reviews"];
+    let application = parts.map(|part| example(&format!("{part}.yaml"))).join("\n---\n");
+    let mut mesh = Mesh::new(&application);
+    mesh.arguments = &[];
+    mesh.start();
+    let status =
+        |path: &str| format!("curl -s -m 5 -o /dev/null -w '%{{http_code}}' http://{path}");
+    let (page, details) = ("productpage:9080/productpage", "details:9080/details/0");
+    until(&mesh, &status(page), "200");
+    until(&mesh, &status(details), "200");
+    // 1. Nobody is admitted.
+    let write = |name: &str| {
+        fs::write(mesh.manifests().join(name), example(&format!("policy/{name}"))).expect("write");
+    };
+    write("default-deny.yaml");
+    until(&mesh, &status(page), "403");
+    until(&mesh, &status(details), "403");
+    // 2. The callers that the application needs.
+    write("allow.yaml");
+    until(&mesh, &status(page), "200");
+    until_in(&mesh, "deploy/productpage-v1", &status(details), "200");
+    // 3. A denial names the Server and the client.
+    let denied = format!("curl -s -m 5 -D - http://{details}");
+    until(&mesh, &denied, "403");
+    until(
+        &mesh,
+        &denied,
+        "server details lets in no spiffe://cluster.local/ns/default/sa/bookinfo-client",
+    );
+    mesh.ends_without_a_trace();
+}

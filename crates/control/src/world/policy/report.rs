@@ -1,0 +1,67 @@
+//! What is wrong with policy objects, and the condition `Accepted` of each.
+
+use super::super::route::verdict::Condition;
+use crate::source::policy::Policy;
+use crate::source::{Key, Problem, Sourced};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// What became of a policy object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectVerdict {
+    pub key: Key,
+    /// `metadata.uid`: an object that is made anew begins with the same generation.
+    pub uid: Option<String>,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// `Accepted`.
+    pub accepted: Condition,
+}
+
+/// Reasons of the Gateway API for a condition that does not hold, and one of ours.
+pub(super) const INVALID: &str = "Invalid";
+pub(super) const TARGET_NOT_FOUND: &str = "TargetNotFound";
+pub(super) const REF_NOT_FOUND: &str = "RefNotFound";
+pub(super) const TOO_MANY: &str = "TooMany";
+
+/// Problems and verdicts of all objects.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) problems: Vec<Problem>,
+    pub(super) verdicts: Vec<ObjectVerdict>,
+}
+
+impl Report {
+    /// Adds a problem of an object; its condition names the first one. The object is the one that was begun with last, or a route,
+    /// whose conditions are those of its parents.
+    pub(super) fn wrong<T>(
+        &mut self,
+        object: &Sourced<T>,
+        reason: &'static str,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        let problem = object.problem(field, message);
+        let verdict = self.verdicts.last_mut().filter(|verdict| verdict.key == object.key);
+        if let Some(verdict) = verdict.filter(|verdict| verdict.accepted.holds) {
+            let message = match problem.field.as_str() {
+                "" => problem.message.clone(),
+                field => format!("{field}: {}", problem.message),
+            };
+            verdict.accepted = Condition { holds: false, reason, message };
+        }
+        self.problems.push(problem);
+    }
+
+    /// Adds a problem that leaves the object accepted.
+    pub(super) fn note<T>(&mut self, object: &Sourced<T>, field: &str, message: &str) {
+        self.problems.push(object.problem(field, message));
+    }
+
+    /// Begins with an object, which is accepted until something is wrong.
+    pub(super) fn begin<S>(&mut self, object: &Sourced<Policy<S>>) {
+        let ObjectMeta { uid, generation, .. } = object.object.metadata.clone();
+        let accepted = Condition::good("Accepted");
+        let key = object.key.clone();
+        self.verdicts.push(ObjectVerdict { key, uid, generation, accepted });
+    }
+}
