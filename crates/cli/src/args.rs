@@ -2,6 +2,7 @@
 
 mod check;
 mod color;
+mod dashboard;
 #[cfg(test)]
 mod documented;
 mod help;
@@ -12,6 +13,7 @@ mod version;
 
 pub(crate) use check::{Check, Findings};
 pub(crate) use color::Color;
+pub(crate) use dashboard::Dashboard;
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use traffic::{
@@ -60,6 +62,8 @@ pub(crate) enum Verb {
     Stat(Box<Stat>),
     /// Show which workloads exchange traffic, with the identities of both sides
     Edges(Box<Shown>),
+    /// Serve a page with the service graph on loopback: traffic, latency and mutual TLS between workloads, up to an hour back
+    Dashboard(Box<Dashboard>),
     /// Run a program inside a pod, with its network, files and processes; returns the program's exit code
     Exec(Exec),
     /// Print the logs of a pod's containers or of the control plane
@@ -268,6 +272,8 @@ mod tests {
             "leno stat svc/web -o json",
             "leno stat deploy web -o name",
             "leno edges -n shop -l app=web",
+            "leno dashboard -n shop -l app=web --port 9000",
+            "leno dashboard --context prod",
             "leno diagnostics endpoints a.b.svc.cluster.local:80 c.d.svc:81 -o json",
             "leno diagnostics policy svc/web 80 -n shop --from other",
             "leno diagnostics proxy-metrics deploy/web -n shop",

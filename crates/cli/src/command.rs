@@ -22,6 +22,7 @@ mod version;
 
 use crate::args::home::Environment;
 use crate::args::{Args, Verb};
+use crate::dashboard;
 use crate::home::{Home, STATE_DIR};
 use crate::output;
 use leno_up::request::{Request, ask};
@@ -53,6 +54,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
         }
         Verb::Edges(shown) => traffic::edges(&Home::find(given, &shown.cluster)?, &shown)?,
+        Verb::Dashboard(wanted) => {
+            dashboard::run(Home::find(given, &wanted.cluster)?, &wanted)?;
+        }
         Verb::Exec(exec) => return exec::run(&machine(given), &exec),
         Verb::Inject(inject) => return inject::inject(&inject),
         Verb::Uninject(manifests) => return inject::uninject(&manifests),

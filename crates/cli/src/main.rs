@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod command;
+mod dashboard;
 mod home;
 mod output;
 

@@ -1,0 +1,108 @@
+// The answers of `leno dashboard`; docs/dashboard.md describes them.
+
+export interface Figures {
+  requests_per_second: number;
+  success_rate: number | null;
+  p50_milliseconds: number | null;
+  p99_milliseconds: number | null;
+  connections_open: number;
+  bytes_per_second: number;
+}
+
+export interface ApiNode extends Figures {
+  id: string;
+  namespace: string;
+  kind: string;
+  name: string;
+  pods: number;
+  ready: number;
+  meshed: number;
+}
+
+export type MutualTls = "yes" | "no" | "mixed" | null;
+
+export interface ApiEdge extends Figures {
+  from: number;
+  to: number;
+  mutual_tls: MutualTls;
+  denied_per_second: number;
+}
+
+export interface Point {
+  at: number;
+  requests_per_second: number;
+  failures_per_second: number;
+  p50_milliseconds: number | null;
+  p99_milliseconds: number | null;
+}
+
+export interface Happening {
+  at: number;
+  warning: boolean;
+  reason: string;
+  node: string;
+  object: string;
+  message: string;
+  count: number;
+}
+
+export interface Graph {
+  home: "machine" | "cluster";
+  at: number;
+  window_seconds: number;
+  covered_seconds: number;
+  slot_seconds: number;
+  readings: number;
+  failed: string | null;
+  left_out: number;
+  proxies: number;
+  proxies_read: number;
+  nodes: ApiNode[];
+  edges: ApiEdge[];
+  points: Point[];
+  happenings: Happening[];
+}
+
+export interface Part extends Figures {
+  name: string;
+}
+
+export interface NodeDetails {
+  figures: Figures;
+  p95_milliseconds: number | null;
+  read_bytes_per_second: number;
+  write_bytes_per_second: number;
+  pods: { name: string; ready: boolean; meshed: boolean; identity: string; certificate_expires: number | null; rss_bytes: number | null }[];
+  routes: Part[];
+  services: Part[];
+  points: Point[];
+}
+
+export interface EdgeDetails {
+  figures: Figures;
+  p95_milliseconds: number | null;
+  mutual_tls: MutualTls;
+  requests: number;
+  failures: number;
+  denied: number;
+  connections_opened: number;
+  read_bytes_per_second: number;
+  write_bytes_per_second: number;
+  reasons: [string, number][];
+  points: Point[];
+}
+
+/** An answer takes this long at most; the next question is then asked anew. */
+const TIMEOUT_MILLISECONDS = 15_000;
+
+async function get<T>(path: string): Promise<T | null> {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MILLISECONDS) });
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
+  return (await answer.json()) as T;
+}
+
+export const graph = (seconds: number) => get<Graph>(`/api/graph?window=${seconds}`);
+export const node = (id: string, seconds: number) => get<NodeDetails>(`/api/node?window=${seconds}&id=${encodeURIComponent(id)}`);
+export const edge = (from: string, to: string, seconds: number) =>
+  get<EdgeDetails>(`/api/edge?window=${seconds}&from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);
