@@ -4,6 +4,7 @@
 //! - [`chart`]: what `leno install` renders, beside what Helm renders.
 //! - [`cluster`]: the mesh on a real Kubernetes, as `make test-cluster` runs it.
 //! - [`conformance`]: the Gateway API's own suite on a cluster.
+//! - [`dashboard`]: the page of `leno dashboard`, and whether its bundle is fresh.
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
 //! - [`fences`]: what no crate may reach, licences, duplicates, import circles, the map.
@@ -30,6 +31,7 @@ mod ci;
 mod cluster;
 mod command;
 mod conformance;
+mod dashboard;
 mod demo;
 mod docs;
 mod fences;
@@ -53,6 +55,7 @@ cargo xtask ci            every check and every test
 cargo xtask test-cluster  the mesh on a real Kubernetes: KUBECONFIG's, or one that is booted
 cargo xtask chart         what leno install renders, beside what Helm renders
 cargo xtask conformance   the Gateway API's own suite for meshes, on the same cluster
+cargo xtask dashboard [write] the bundle of the page of leno dashboard: check and test it, or write it again
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
 cargo xtask fences        dependencies, licences, import circles, paths in ARCHITECTURE.md
@@ -108,6 +111,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["test-cluster", rest @ ..] => cluster::run(rest),
         ["chart"] => chart::run(),
         ["conformance", rest @ ..] => conformance::run(rest),
+        ["dashboard"] => dashboard::run(false),
+        ["dashboard", "write"] => dashboard::run(true),
         ["demo"] => demo::run("demo", false),
         ["demo", "--built"] => demo::run("demo", true),
         ["demo", "--dev"] => demo::run("dev", false),

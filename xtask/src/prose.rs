@@ -86,7 +86,7 @@ pub(crate) fn files() -> Result<Vec<String>> {
         for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             let entry = entry?;
             let name = entry.file_name();
-            let made = ["target", "results"].iter().any(|folder| name == *folder);
+            let made = ["target", "results", "node_modules"].iter().any(|folder| name == *folder);
             if entry.file_type()?.is_file() {
                 let path = entry.path();
                 files.push(path.strip_prefix(".")?.to_string_lossy().into_owned());

@@ -38,7 +38,7 @@ impl Tree {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{above}{name}");
             if entry.file_type()?.is_dir() {
-                if !matches!(name.as_str(), "target" | ".git") {
+                if !matches!(name.as_str(), "target" | ".git" | "node_modules") {
                     self.add(&entry.path(), &format!("{path}/"))?;
                     self.paths.insert(path);
                 }
