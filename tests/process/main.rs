@@ -10,6 +10,7 @@
 
 mod balance;
 mod bench_run;
+mod calls;
 mod families;
 mod http2_beside;
 mod limits;

@@ -1,8 +1,7 @@
 //! How traffic to one original destination is routed: `outbound.OutboundPolicy` <-> [`OutboundPolicy`].
 //!
 //! A gRPC route's service and method are path matches in the model and become service and method again on the way out.
-//! Retries and failure accrual are not carried out yet, queues are bounded by the proxy's own limits: [`unserved`]
-//! names the former.
+//! Failure accrual is not carried out yet, queues are bounded by the proxy's own limits: [`unserved`] names the former.
 //!
 //! A route that cannot be read stops no other: see [`received`].
 //!
@@ -11,6 +10,7 @@
 //! - `own.rs`: what linkerd's messages have no field for.
 //! - `service.rs`: linkerd's service with the message of `own.rs`.
 //! - `http.rs`, `grpc.rs`, `connection.rs`: routes of each kind.
+//! - `retry.rs`: retries of both kinds of rules.
 //! - `spared.rs`: what is kept of a route that cannot be read.
 
 use crate::WireError;
@@ -37,6 +37,7 @@ mod distribution;
 pub(crate) mod grpc;
 mod http;
 mod own;
+mod retry;
 pub mod service;
 mod spared;
 

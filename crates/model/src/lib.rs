@@ -6,6 +6,7 @@
 //! - [`route`]: where a request goes: [`route::pick`].
 //! - [`pattern`]: regular expressions of routes, within a budget.
 //! - [`policy`]: who may: [`policy::decide`].
+//! - [`retry`]: when a request is sent again: [`retry::Retry`].
 //! - [`limit`]: limits that both planes respect.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -15,5 +16,6 @@ pub mod limit;
 pub mod name;
 pub mod pattern;
 pub mod policy;
+pub mod retry;
 pub mod route;
 pub mod workload;

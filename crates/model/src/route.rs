@@ -6,6 +6,7 @@
 use crate::cors::Cors;
 use crate::name::Resource;
 use crate::pattern::Pattern;
+use crate::retry::Retry;
 use crate::workload::Endpoint;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,14 +75,16 @@ pub struct HttpRule {
     pub backends: Distribution,
     /// How long it may take.
     pub timeouts: Timeouts,
+    /// When it is sent again.
+    pub retry: Option<Box<Retry>>,
 }
 
-/// Limits on a request's time. All `None` until something serves them.
+/// Limits on a request's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the request's start to the response's end.
     pub request: Option<Duration>,
-    /// From the request's end to the response's end.
+    /// Of one attempt: from the request's end to the response's end.
     pub response: Option<Duration>,
     /// Without a byte in either direction.
     pub idle: Option<Duration>,

@@ -89,6 +89,9 @@ mod grpc {
 }
 
 endings! {
+    /// No head of a response came in the time that the rule gives each attempt.
+    AttemptTimeout: 504, DeadlineExceeded, App, INFO, "",
+        "attempt_timeout", "no response within the time of one attempt; the limit is the annotation retry.leno.dev/timeout";
     /// The route's backend does not exist or may not be used.
     BackendInvalid: 500, Internal, Mesh, WARN, "",
         "backend_invalid", "the route's backend does not exist or may not be used; check backendRefs and ReferenceGrants";
@@ -107,6 +110,9 @@ endings! {
     /// `connections_max` connections are open.
     ConnectionLimit: 503, Unavailable, Us, WARN, "",
         "connection_limit", "too many open connections; the limit is LENO_PROXY_CONNECTIONS_MAX";
+    /// The time that the client gave the request is over.
+    DeadlineExceeded: 504, DeadlineExceeded, Peer, INFO, "",
+        "deadline_exceeded", "the deadline that the client gave the request is over";
     /// The control plane did not say in time where this goes.
     DiscoveryUnavailable: 503, Unavailable, Mesh, WARN, "",
         "discovery_unavailable", "the control plane did not answer within LENO_PROXY_DISCOVERY_WAIT_MILLISECONDS; check leno-control";
@@ -122,6 +128,9 @@ endings! {
     /// The head is longer than `head_bytes_max` or has more than `headers_max` fields.
     HeadTooLarge: 431, ResourceExhausted, Peer, INFO, "",
         "head_too_large", "the head is too large; the limits are LENO_PROXY_HEAD_BYTES_MAX and LENO_PROXY_HEADERS_MAX";
+    /// No byte came in either direction for too long.
+    IdleTimeout: 504, DeadlineExceeded, App, INFO, "",
+        "idle_timeout", "no byte came in either direction within the idle timeout; the limit is the annotation timeout.leno.dev/idle";
     /// The original destination is this proxy itself.
     Loop: 508, FailedPrecondition, Peer, WARN, "",
         "loop", "the destination is the proxy itself; use the port of the application";
@@ -152,6 +161,12 @@ endings! {
     /// It was HTTP when the connection began, and the control plane says now that it is bytes: a new connection goes right.
     ProtocolChanged: 503, Unavailable, Mesh, INFO, "",
         "protocol_changed", "the protocol of the destination has changed; open a new connection";
+    /// The route's time for the whole request is over.
+    RequestTimeout: 504, DeadlineExceeded, App, INFO, "",
+        "request_timeout", "no whole response within the request's timeout; the limit is timeouts.request of the route's rule, or the annotation timeout.leno.dev/request";
+    /// The route's time for a response is over.
+    ResponseTimeout: 504, DeadlineExceeded, App, INFO, "",
+        "response_timeout", "no whole response within the response's timeout; the limit is timeouts.backendRequest of the route's rule, or the annotation timeout.leno.dev/response";
     /// The machine has no socket, port or file descriptor left for us.
     SocketUnavailable: 503, Unavailable, Us, ERROR, "",
         "socket_unavailable", "the proxy has no free socket, port or file descriptor; check its limit of open files";
@@ -210,6 +225,19 @@ impl Ending {
     #[must_use]
     pub fn ends_connection(self) -> bool {
         self == Self::ProtocolChanged
+    }
+
+    /// Whether the time is over that a route or client gives: the connections are good.
+    #[must_use]
+    pub fn is_timeout(self) -> bool {
+        self.ends_attempt()
+            || matches!(self, Self::DeadlineExceeded | Self::IdleTimeout | Self::RequestTimeout)
+    }
+
+    /// Whether the time of one attempt is over, and another one may be in time.
+    #[must_use]
+    pub fn ends_attempt(self) -> bool {
+        matches!(self, Self::AttemptTimeout | Self::ResponseTimeout)
     }
 
     /// What a failed connect to the server means.

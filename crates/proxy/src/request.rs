@@ -4,6 +4,7 @@
 //! - [`decision`]: forwarded by a plan, or answered here; pure
 //! - [`route`] and [`filters`]: the rule that it follows, and what the rule's filters do
 //! - [`attempts`]: which endpoint next, and what may be tried again
+//! - [`timeouts`]: how long it may take
 //! - [`codec`]: what the engine needs of HTTP/1 and of HTTP/2
 //! - [`side`]: what differs between requests from our application and requests to it
 //! - [`view`]: what routing and policy read of it
@@ -19,4 +20,5 @@ pub mod local_reply;
 pub mod record;
 pub mod route;
 pub mod side;
+pub mod timeouts;
 pub mod view;

@@ -4,8 +4,8 @@ use super::backend::{backend, backend_message, is_penalizing};
 use super::distribution::distribution;
 use super::http::{failure_of_all, failure_of_broken, timeouts, timeouts_message};
 use super::own::{Collected, Own, Spot};
-use super::some_rules;
 use super::spared::{Spared, rest};
+use super::{retry, some_rules};
 use crate::matching::{self, FailureKind};
 use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
@@ -76,6 +76,7 @@ fn rule(
             backend(one.backend.as_ref(), filters)
         })?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
+        retry: retry::grpc(message.retry.as_ref())?,
     })
 }
 
@@ -250,6 +251,7 @@ pub(super) fn routes_message(
             filters,
             backends: Some(backends),
             timeouts: timeouts_message(&rule.timeouts),
+            retry: retry::grpc_message(rule.retry.as_deref())?,
             ..Default::default()
         })
     };
@@ -270,7 +272,6 @@ pub(super) fn routes_message(
 pub(super) fn unserved(routes: &[message::GrpcRoute], unserved: &mut Vec<&'static str>) {
     use message::grpc_route::distribution::Kind;
     for rule in routes.iter().flat_map(|route| &route.rules) {
-        unserved.extend(rule.retry.is_some().then_some("retries"));
         unserved.extend(rule.allow_l5d_request_headers.then_some("l5d request headers"));
         let backends: Vec<_> =
             match rule.backends.as_ref().and_then(|backends| backends.kind.as_ref()) {

@@ -3,8 +3,8 @@
 use super::backend::{backend, backend_message, is_penalizing};
 use super::distribution::distribution;
 use super::own::{Collected, Own, Spot};
-use super::some_rules;
 use super::spared::{Spared, rest};
+use super::{retry, some_rules};
 use crate::matching::{self, FailureKind};
 use crate::{WireError, parts};
 use leno_model::limit::{BACKENDS_MAX, FILTERS_MAX, MATCHES_MAX};
@@ -67,6 +67,7 @@ fn rule(
             backend(one.backend.as_ref(), filters)
         })?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
+        retry: retry::http(message.retry.as_ref())?,
     })
 }
 
@@ -186,6 +187,7 @@ pub(super) fn routes_message(
             filters,
             backends: Some(backends),
             timeouts: timeouts_message(&rule.timeouts),
+            retry: retry::http_message(rule.retry.as_deref()),
             ..Default::default()
         })
     };
@@ -206,7 +208,6 @@ pub(super) fn routes_message(
 pub(super) fn unserved(routes: &[message::HttpRoute], unserved: &mut Vec<&'static str>) {
     use message::http_route::distribution::Kind;
     for rule in routes.iter().flat_map(|route| &route.rules) {
-        unserved.extend(rule.retry.is_some().then_some("retries"));
         unserved.extend(rule.allow_l5d_request_headers.then_some("l5d request headers"));
         let backends: Vec<_> =
             match rule.backends.as_ref().and_then(|backends| backends.kind.as_ref()) {

@@ -75,6 +75,7 @@ pub(super) fn rest<M>(
         })],
         backends: Distribution::Empty,
         timeouts: Timeouts::default(),
+        retry: None,
     };
     let failing_of = |message: &M| {
         let all = matches(message);

@@ -63,7 +63,7 @@ fn rule(matches: Vec<RequestMatch>, filters: Vec<Filter>, backends: Distribution
                 HostMatch::Exact("web".into()),
                 HostMatch::Suffix(vec!["com".into(), "example".into()]),
             ],
-            rules: vec![HttpRule { matches, filters, backends, timeouts }],
+            rules: vec![HttpRule { matches, filters, backends, timeouts, retry: None }],
         }],
     }
 }
@@ -619,8 +619,8 @@ fn what_is_not_carried_out_is_said() {
     let kind = message.protocol.as_mut().unwrap().kind.as_mut().unwrap();
     let message::proxy_protocol::Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
     http1.failure_accrual = Some(Default::default());
-    http1.routes[0].rules[0].retry = Some(Default::default());
-    assert_eq!(unserved(&message), ["failure accrual", "retries"]);
+    http1.routes[0].rules[0].allow_l5d_request_headers = true;
+    assert_eq!(unserved(&message), ["failure accrual", "l5d request headers"]);
     assert_eq!(from_message(&message), Ok(policy));
 }
 

@@ -10,6 +10,7 @@ use leno_manifest::typed::{self, Mistake, Typed};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Every part that is cut out costs one more reading of the route. After so many it is whole rules that are cut out.
 const PARTS_CUT_OUT_MAX: usize = 32;
@@ -23,9 +24,16 @@ pub struct Route<T> {
     wrong: Vec<(String, String)>,
     /// Other fields that the type does not have.
     pub unknown: Vec<String>,
+    /// `retry` of its rules (GEP-1731), which the type does not have, by the rule's number.
+    retries: BTreeMap<usize, Value>,
 }
 
 impl<T> Route<T> {
+    /// `retry` of a rule, as it is written.
+    pub fn retry(&self, rule: usize) -> Option<&Value> {
+        self.retries.get(&rule)
+    }
+
     /// What is wrong with a part, where it is not what its author wrote.
     pub fn wrong(&self, part: &str) -> Option<&str> {
         self.wrong.iter().find(|(wrong, _)| wrong == part).map(|(_, why)| why.as_str())
@@ -47,12 +55,13 @@ fn read<T: DeserializeOwned>(mut value: Value) -> Result<Route<T>, Mistake> {
     if let Some(route) = value.as_object_mut() {
         route.remove("status");
     }
+    let retries = take_retries(&mut value);
     let mut wrong: Vec<(String, String)> = Vec::new();
     loop {
         let Typed { object, unknown } = typed::read::<T>(&value);
         match object {
             Ok(object) => {
-                let mut route = Route { object, wrong, unknown: Vec::new() };
+                let mut route = Route { object, wrong, unknown: Vec::new(), retries };
                 unknown.iter().for_each(|field| route.note(field));
                 return Ok(route);
             }
@@ -67,6 +76,16 @@ fn read<T: DeserializeOwned>(mut value: Value) -> Result<Route<T>, Mistake> {
             }
         }
     }
+}
+
+/// A rule that is `null` or no object has none.
+fn take_retries(value: &mut Value) -> BTreeMap<usize, Value> {
+    let rules = value.pointer_mut("/spec/rules").and_then(Value::as_array_mut);
+    let take = |(number, rule): (usize, &mut Value)| {
+        let retry = rule.as_object_mut()?.remove("retry")?;
+        (!retry.is_null()).then_some((number, retry))
+    };
+    rules.into_iter().flatten().enumerate().filter_map(take).collect()
 }
 
 impl<T> Route<T> {
@@ -186,7 +205,6 @@ mod tests {
             &[
                 "spec.rules[0].filters[0]: unknown field later",
                 "spec.rules[0].matches[0]: unknown field cookies",
-                "unknown spec.rules[0].retry",
             ],
         );
         check(json!({"rules": [], "later": 1}), &["unknown spec.later"]);

@@ -205,8 +205,18 @@ impl World {
         }
         let select = |kinds: &[Kind]| {
             let chosen = routes.iter().filter(|a| kinds.contains(&a.kind));
-            let routes: Vec<_> = chosen.map(|a| a.route.as_ref().clone()).collect();
-            if routes.is_empty() { default_http(&backend) } else { HttpRoutes { routes } }
+            let complete = |kind, mut route: HttpRoute| {
+                route.rules.iter_mut().for_each(|rule| service.traffic.complete(kind, rule));
+                route
+            };
+            let chosen = chosen.map(|a| complete(a.kind, a.route.as_ref().clone()));
+            let mut routes: Vec<_> = chosen.collect();
+            if routes.is_empty() {
+                let defaults = default_http(&backend).routes.into_iter();
+                let kind = if kinds == [Kind::Grpc] { Kind::Grpc } else { Kind::Http };
+                routes = defaults.map(|route| complete(kind, route)).collect();
+            }
+            HttpRoutes { routes }
         };
         let parent = service_resource(&service.key, port);
         let declared = service.declared(port);
@@ -277,6 +287,7 @@ fn default_http(backend: &Backend) -> HttpRoutes {
                 filters: Vec::new(),
                 backends: Distribution::First(vec![backend.clone()]),
                 timeouts: Timeouts::default(),
+                retry: None,
             }],
         }],
     }

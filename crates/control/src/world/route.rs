@@ -2,7 +2,7 @@
 //!
 //! What cannot be served as written is reported on the object, and the rule answers with a failure:
 //! a filter that is skipped in silence is a security hole in waiting.
-//! [`filter`], [`matching`] and [`backend`] translate the published types, [`rule`] puts their parts together, [`verdict`] reports
+//! [`filter`], [`matching`], [`traffic`] and [`backend`] translate the published types, [`rule`] puts their parts together, [`verdict`] reports
 //! to the route's author; this file attaches routes to Services.
 
 mod backend;
@@ -10,10 +10,12 @@ mod filter;
 pub(super) mod matching;
 pub(super) mod parent;
 mod rule;
+pub(super) mod traffic;
 pub mod verdict;
 
 use super::World;
 use super::service::ServiceKey;
+use super::settings::published;
 use crate::source::parse::UNKNOWN_FIELD;
 use crate::source::route::Route;
 use crate::source::{Inventory, Key, Problem, Sourced};
@@ -26,6 +28,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use leno_model::limit::{HOSTS_MAX, ROUTES_MAX, RULES_MAX, SERVICE_PATTERNS_BYTES_MAX};
 use leno_model::name::Resource;
 use leno_model::pattern::Patterns;
+use leno_model::retry::Retry;
 use leno_model::route::{
     Backend, BackendKind, Balance, Failure, Filter, HttpRoute as Compiled, RequestMatch, Timeouts,
 };
@@ -33,9 +36,11 @@ use parent::{
     GATEWAY_GROUP, Kind, Parent, PatternsByNamespace, by_age, host_match, parents_of_grpc,
     parents_of_http, patterns_of_namespace,
 };
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use traffic::{Said, Traffic};
 use verdict::{Findings, OnServer, Verdict};
 
 /// Latency assumed of an endpoint that has shown none, and how fast the average forgets: linkerd's figures.
@@ -71,18 +76,16 @@ struct Rule<'a> {
     filters: Vec<Wish>,
     backends: Vec<BackendRef<'a>>,
     timeouts: Timeouts,
+    retry: Option<Box<Retry>>,
     /// Fields that cannot be served, with the reason.
     wrong: Vec<(String, String)>,
     /// Fields without which the rule is served, with the reason.
-    left_out: Vec<(&'static str, &'static str)>,
+    left_out: Vec<(String, String)>,
 }
 
 /// Why a Service does not take a route, in the Gateway API's word and in one of ours.
 const NO_MATCHING_PARENT: &str = "NoMatchingParent";
 const TOO_MANY_ROUTES: &str = "TooManyRoutes";
-/// They travel to the proxies, of which some keep them.
-const TIMEOUTS_LEFT_OUT: &str =
-    "Leno's proxies do not enforce timeouts yet; the rule is served without them";
 
 macro_rules! backends {
     ($rule:expr, $wish:path) => {
@@ -103,28 +106,41 @@ macro_rules! backends {
     };
 }
 
-fn http_rule<'a>(rule: &'a HttpRouteRules, patterns: &Patterns) -> Rule<'a> {
+fn http_rule<'a>(
+    (rule, retry): (&'a HttpRouteRules, Option<&Value>),
+    annotated: &Traffic,
+    patterns: &Patterns,
+) -> Rule<'a> {
     let (timeouts, wrong) = matching::timeouts(rule.timeouts.as_ref());
-    // Zero is none.
-    let timed = timeouts.request.or(timeouts.response);
+    let Said { timeouts, retry, left_out } = annotated.rule(timeouts, retry);
     Rule {
         matches: rule.matches.iter().flatten().map(|one| matching::http(one, patterns)).collect(),
         filters: rule.filters.iter().flatten().map(filter::http).collect(),
         backends: backends!(rule, filter::http_backend),
         timeouts,
+        retry,
         wrong,
-        left_out: timed.iter().map(|_| ("timeouts", TIMEOUTS_LEFT_OUT)).collect(),
+        left_out,
     }
 }
 
-fn grpc_rule<'a>(rule: &'a GrpcRouteRules, patterns: &Patterns) -> Rule<'a> {
+fn grpc_rule<'a>(
+    (rule, retry): (&'a GrpcRouteRules, Option<&Value>),
+    annotated: &Traffic,
+    patterns: &Patterns,
+) -> Rule<'a> {
+    let Said { timeouts, retry: annotated, .. } = annotated.rule(Timeouts::default(), None);
     Rule {
         matches: rule.matches.iter().flatten().map(|one| matching::grpc(one, patterns)).collect(),
         filters: rule.filters.iter().flatten().map(filter::grpc).collect(),
         backends: backends!(rule, filter::grpc_backend),
-        timeouts: Timeouts::default(),
+        timeouts,
+        retry: annotated,
         wrong: Vec::new(),
-        left_out: Vec::new(),
+        left_out: retry
+            .map(|_| ("retry".to_owned(), UNKNOWN_FIELD.to_owned()))
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -224,7 +240,7 @@ impl Place<'_> {
         kind: Kind,
         metadata: &ObjectMeta,
         hostnames: Option<&Vec<String>>,
-        rules: impl FnOnce(&Patterns) -> Vec<Rule<'r>>,
+        rules: impl FnOnce(&Patterns, &mut Vec<Problem>) -> Vec<Rule<'r>>,
         parents: &[Parent<'_>],
     ) {
         let namespace = route.key.namespace.clone();
@@ -249,7 +265,11 @@ impl Place<'_> {
         let (mut compiled, mut pattern_bytes) = (None, 0);
         if on_services {
             patterns.begin_route();
-            let rules = rules(&patterns);
+            let before = compiler.problems.len();
+            let rules = rules(&patterns, &mut compiler.problems);
+            if compiler.problems.len() > before {
+                compiler.unsupported();
+            }
             pattern_bytes = patterns.route_bytes();
             compiled = compiler.compile(hostnames, rules).map(Arc::new);
         }
@@ -463,16 +483,28 @@ impl World {
         };
         for route in by_age(&inventory.http_routes, |route: &HttpRoute| &route.metadata) {
             let HttpRoute { metadata, spec, .. } = &route.object.object;
-            let rules = |patterns: &Patterns| {
-                spec.rules.iter().flatten().map(|rule| http_rule(rule, patterns)).collect()
+            let rules = |patterns: &Patterns, problems: &mut Vec<Problem>| {
+                let kind = Some(Kind::Http);
+                let annotated = Traffic::read(route, kind, &published(metadata), problems);
+                let rules = spec.rules.iter().flatten().enumerate();
+                rules
+                    .map(|(n, rule)| (rule, route.object.retry(n)))
+                    .map(|rule| http_rule(rule, &annotated, patterns))
+                    .collect()
             };
             let hosts = spec.hostnames.as_ref();
             place.put(route, Kind::Http, metadata, hosts, rules, &parents_of_http(spec));
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
             let GrpcRoute { metadata, spec, .. } = &route.object.object;
-            let rules = |patterns: &Patterns| {
-                spec.rules.iter().flatten().map(|rule| grpc_rule(rule, patterns)).collect()
+            let rules = |patterns: &Patterns, problems: &mut Vec<Problem>| {
+                let kind = Some(Kind::Grpc);
+                let annotated = Traffic::read(route, kind, &published(metadata), problems);
+                let rules = spec.rules.iter().flatten().enumerate();
+                rules
+                    .map(|(n, rule)| (rule, route.object.retry(n)))
+                    .map(|rule| grpc_rule(rule, &annotated, patterns))
+                    .collect()
             };
             let hosts = spec.hostnames.as_ref();
             place.put(route, Kind::Grpc, metadata, hosts, rules, &parents_of_grpc(spec));

@@ -2,6 +2,7 @@
 
 use super::builder::Changed;
 use super::pod::{Pod, plain_endpoint};
+use super::route::traffic::Traffic;
 use super::settings::{Declared, NamespaceSettings, Ports, Settings, published};
 use crate::source::kept::{EndpointSlice, SliceEndpoint};
 use crate::source::{Problem, Sourced};
@@ -27,6 +28,8 @@ pub struct Service {
     opaque: Ports,
     publish_not_ready: bool,
     selector: BTreeMap<String, String>,
+    /// Timeouts and retries of its requests, where their routes do not say otherwise.
+    pub(super) traffic: Traffic,
     /// Each client is served by endpoints of its own node alone.
     pub(super) node_local: bool,
 }
@@ -106,6 +109,7 @@ impl Service {
             opaque,
             publish_not_ready: spec.publish_not_ready_addresses == Some(true),
             selector: spec.selector.clone().unwrap_or_default(),
+            traffic: Traffic::read(service, None, &annotations, problems),
             node_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
         })
     }

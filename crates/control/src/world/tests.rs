@@ -17,6 +17,7 @@ mod policy_objects;
 mod routes;
 mod services;
 mod steps;
+mod traffic;
 
 /// What a directory with one file has.
 fn read(text: &str) -> Inventory {

@@ -35,6 +35,7 @@ fn rule(name: &str, matches: Vec<RequestMatch>) -> HttpRoute {
             filters: Vec::new(),
             backends: Distribution::Empty,
             timeouts: Timeouts::default(),
+            retry: None,
         }],
     }
 }

@@ -54,7 +54,9 @@ impl Outcome {
     pub fn of_ending(ending: Ending) -> Self {
         match ending {
             Ending::Complete => Self::Success,
-            Ending::ClientClosed | Ending::ClientReset => Self::Abandoned,
+            Ending::ClientClosed | Ending::ClientReset | Ending::DeadlineExceeded => {
+                Self::Abandoned
+            }
             _ => Self::Failure,
         }
     }

@@ -375,6 +375,7 @@ async fn one_bad_route_does_not_hide_the_others() {
             filters: Vec::new(),
             backends: Distribution::Empty,
             timeouts: Timeouts::default(),
+            retry: None,
         }],
     };
     let routes = HttpRoutes { routes: vec![route("bad"), route("good")] };

@@ -9,6 +9,7 @@ use crate::io::{Buffer, Stream};
 use crate::request::decision::Plan;
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::UNREACHABLE;
+use crate::request::timeouts::Progress;
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, Limits, Malformed, Parse, ResponseHead, Version};
 use leno_runtime::drain::Drain;
@@ -162,6 +163,15 @@ impl<'a> Exchange<'a> {
             head_at: None,
             request_bytes: 0,
             response_bytes: 0,
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            requested: self.up != Up::Sending,
+            responding: self.head_at.is_some(),
+            bytes: self.written as u64 + self.request_bytes + self.response_bytes,
         }
     }
 

@@ -196,13 +196,13 @@ impl Codec for Http1Request<'_> {
             (&mut self.parts.response, &mut self.parts.downward),
             (&self.thread.http1_limits, attempt.plan),
         );
-        let open = &mut attempt.open;
+        let stop = &mut attempt.stop;
         let outcome = poll_fn(|context| {
             if let Poll::Ready(outcome) = running.poll(context) {
                 return Poll::Ready(Ok(outcome));
             }
-            match open.as_mut().and_then(|open| open.poll_denied(context)) {
-                Some(denied) => Poll::Ready(Err(denied)),
+            match stop.poll(context, || running.progress()) {
+                Some(stopped) => Poll::Ready(Err(stopped)),
                 None => Poll::Pending,
             }
         })
@@ -240,11 +240,11 @@ impl Codec for Http1Request<'_> {
                 return Outcome::Complete;
             }
             Ok(exchange::Outcome::Failed(failure)) => failure,
-            Err(denied) => {
+            Err(stopped) => {
                 upstream_is_reset(attempt);
                 let answerable = !response_begun;
                 return Outcome::Broken(Broken {
-                    reply: denied.into(),
+                    reply: stopped.into(),
                     answerable,
                     repeatable: false,
                 });

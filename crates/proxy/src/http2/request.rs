@@ -16,6 +16,7 @@ use crate::request::filters::headers;
 use crate::request::local_reply::{LocalReply, UNREACHABLE};
 use crate::request::record::{Description, RequestRecord};
 use crate::request::side::Side;
+use crate::request::timeouts::Progress;
 use crate::request::view::View;
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
@@ -70,8 +71,8 @@ struct Flight {
 enum Stopped {
     /// By the other proxy, whose application is not there; the request's body is rewound.
     Unreachable,
-    /// By policy.
-    Denied(Refusal),
+    /// By policy, or because its time is over.
+    Refused(Refusal),
     Client(Option<Reason>),
     Upstream(Option<h2::Error>),
 }
@@ -228,7 +229,7 @@ impl Http2Request {
         let begun = self.flight.as_ref().is_some_and(|flight| flight.down.is_some());
         match stopped {
             Stopped::Unreachable => Broken::cut(Ending::UpstreamRefused),
-            Stopped::Denied(refusal) => {
+            Stopped::Refused(refusal) => {
                 Broken { reply: refusal.into(), answerable: !begun, repeatable: false }
             }
             Stopped::Client(reason) => {
@@ -255,7 +256,7 @@ impl Http2Request {
     fn may_be_repeated(&self, stopped: &Stopped) -> bool {
         let idempotent = self.parts.method.is_idempotent();
         match stopped {
-            Stopped::Client(_) | Stopped::Unreachable | Stopped::Denied(_) => false,
+            Stopped::Client(_) | Stopped::Unreachable | Stopped::Refused(_) => false,
             Stopped::Upstream(Some(error)) => {
                 error.reason() == Some(Reason::REFUSED_STREAM)
                     || error.is_go_away()
@@ -297,9 +298,18 @@ impl Http2Request {
             (true, false, true) => return Poll::Ready(Ok(())),
             _ => {}
         }
-        match attempt.open.as_mut().and_then(|open| open.poll_denied(context)) {
-            Some(denied) => Poll::Ready(Err(Stopped::Denied(denied))),
+        match attempt.stop.poll(context, || self.progress(up_stopped)) {
+            Some(refusal) => Poll::Ready(Err(Stopped::Refused(refusal))),
             None => Poll::Pending,
+        }
+    }
+
+    fn progress(&self, up_stopped: bool) -> Progress {
+        let down = self.flight.as_ref().and_then(|flight| flight.down.as_ref());
+        Progress {
+            requested: up_stopped || self.up.is_done(),
+            responding: down.is_some(),
+            bytes: self.up.bytes + down.map_or(0, |(body, _)| body.bytes),
         }
     }
 

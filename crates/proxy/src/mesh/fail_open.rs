@@ -39,6 +39,7 @@ fn outbound(target: SocketAddr, timeout: Duration) -> OutboundPolicy {
             filters: Vec::new(),
             backends: backends(),
             timeouts: Timeouts::default(),
+            retry: None,
         };
         let route = HttpRoute { resource: resource.clone(), hosts: Vec::new(), rules: vec![rule] };
         HttpRoutes { routes: vec![route] }

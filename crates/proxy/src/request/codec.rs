@@ -1,6 +1,5 @@
 //! What the engine needs of HTTP/1 and of HTTP/2: one request, from its head to the end of its response.
 
-use crate::authorize::OpenGuard;
 use crate::balance::Slot;
 use crate::ending::Ending;
 use crate::refusal::Refusal;
@@ -8,6 +7,7 @@ use crate::request::attempts::May;
 use crate::request::decision::Plan;
 use crate::request::local_reply::LocalReply;
 use crate::request::record::{Description, RequestRecord};
+use crate::request::timeouts::Stop;
 use crate::request::view::View;
 use crate::telemetry::Direction;
 use crate::thread::ThreadContext;
@@ -83,8 +83,8 @@ pub struct Attempt<'a, U> {
     pub slot: &'a Slot<Peer>,
     /// What may follow if it fails.
     pub may: May,
-    /// Ends it when the policy changes.
-    pub open: Option<OpenGuard<'a>>,
+    /// Ends it when the policy changes, or when its time is over.
+    pub stop: Stop<'a>,
     /// The connection.
     pub upstream: Option<U>,
 }

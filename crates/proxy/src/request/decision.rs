@@ -7,7 +7,7 @@ use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
 use leno_model::name::Resource;
-use leno_model::route::{Filter, HeaderChange, OutboundPolicy};
+use leno_model::route::{Filter, HeaderChange, OutboundPolicy, Timeouts};
 use std::sync::{Arc, LazyLock};
 
 /// What a request to our application loses. linkerd's proxies set this header from the client's certificate, so an
@@ -60,6 +60,12 @@ impl Plan {
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
         self.changes.as_ref().map(|changes| &changes.target)
+    }
+
+    /// How long the request may take, by its rule.
+    #[must_use]
+    pub fn timeouts(&self) -> Timeouts {
+        self.route.as_ref().map_or_else(Timeouts::default, |route| route.rule().timeouts)
     }
 
     fn filters(&self) -> impl Iterator<Item = &Filter> {

@@ -11,9 +11,11 @@ use crate::request::decision::{Decision, Plan};
 use crate::request::local_reply::LocalReply;
 use crate::request::record::RequestRecord;
 use crate::request::side::Side;
+use crate::request::timeouts::{self, Clock, Stop, Times};
 use crate::telemetry::Direction;
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -75,9 +77,13 @@ async fn forward<S: Side, C: Codec>(
     plan: &Plan,
     record: &mut RequestRecord,
 ) -> End {
-    let pool = match side.endpoints(plan).await {
-        Ok(pool) => pool,
-        Err(refusal) => return End::Answer(refusal.into()),
+    let mut clock = clock(plan, record);
+    let pool = {
+        let finding = pin!(side.endpoints(plan));
+        match timeouts::within(&mut clock, finding).await.flatten() {
+            Ok(pool) => pool,
+            Err(refusal) => return End::Answer(refusal.into()),
+        }
     };
     if let Err(reply) = request.prepare(plan) {
         return End::Answer(reply);
@@ -90,19 +96,26 @@ async fn forward<S: Side, C: Codec>(
         let place = Place { thread, direction, pool: &pool, fresh_only };
         let connect = async |slot: &Rc<Slot<Peer>>| request.acquire(place, slot).await;
         let bounds = (attempts.failed(), plan.attempts.connects_max);
-        let (slot, acquired) = match attempts::acquire(thread, &pool, bounds, begins, connect).await
-        {
-            Ok(acquired) => acquired,
-            Err(refusal) => return End::Answer(side.unreached(refusal)),
+        let acquired = {
+            let acquiring = pin!(attempts::acquire(thread, &pool, bounds, begins, connect));
+            timeouts::within(&mut clock, acquiring).await
+        };
+        let (slot, acquired) = match acquired {
+            Ok(Ok(acquired)) => acquired,
+            Ok(Err(refusal)) => return End::Answer(side.unreached(refusal)),
+            Err(over) => return End::Answer(over.into()),
         };
         record.sent_to(&slot, side.series(plan, &slot));
         let started = if acquired.at_once { begins } else { Instant::now() };
         let outstanding = slot.start(started);
+        if let Some(clock) = &mut clock {
+            clock.times.attempt_begins(started, None);
+        }
         let mut attempt = Attempt {
             plan,
             slot: &slot,
             may: attempts.may(&pool, &slot, acquired.reused),
-            open: side.open(plan.admitted_by.as_ref()),
+            stop: Stop { open: side.open(plan.admitted_by.as_ref()), clock: clock.as_deref_mut() },
             upstream: Some(acquired.upstream),
         };
         let outcome = request.attempt(&mut attempt, record).await;
@@ -136,8 +149,18 @@ async fn forward<S: Side, C: Codec>(
                 {
                     return End::Answer(side.unreached(gone));
                 }
+                // The client's connection is good: it stays.
+                if broken.answerable && broken.ending().is_timeout() {
+                    return End::Answer(broken.reply);
+                }
                 return End::Broken(broken);
             }
         }
     }
+}
+
+/// What watches the request's time, where something limits it.
+fn clock(plan: &Plan, record: &RequestRecord) -> Option<Box<Clock>> {
+    let times = Times::new(&plan.timeouts(), None, record.begun);
+    (!times.is_endless()).then(|| Box::new(Clock::new(times)))
 }

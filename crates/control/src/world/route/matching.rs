@@ -1,5 +1,6 @@
 //! Matches and timeouts of the published types to the model's, or what is wrong and where.
 
+use super::traffic;
 use gateway_api::grpcroutes::{
     GrpcRouteRulesMatches, GrpcRouteRulesMatchesHeadersType, GrpcRouteRulesMatchesMethod,
     GrpcRouteRulesMatchesMethodType,
@@ -131,25 +132,26 @@ fn pattern(field: &str, text: &str, patterns: &Patterns) -> Outcome<Pattern> {
     patterns.compile(text).map_err(|error| (field.to_owned(), error.to_string()))
 }
 
-/// Timeouts travel to the proxies; which proxy keeps them is the proxy's matter.
+/// Timeouts of a rule. Zero is kept: it says that there is none (Gateway API, HTTPRouteTimeouts), whatever the Service says.
 pub(super) fn timeouts(
     timeouts: Option<&HttpRouteRulesTimeouts>,
 ) -> (Timeouts, Vec<(String, String)>) {
     let (mut result, mut wrong) = (Timeouts::default(), Vec::new());
     let Some(timeouts) = timeouts else { return (result, wrong) };
     let mut read = |field: &str, text: Option<&String>| -> Option<Duration> {
-        let parsed = text?.parse::<gateway_api::Duration>();
-        match parsed {
-            // Zero turns the timeout off (Gateway API, HTTPRouteTimeouts).
-            Ok(duration) if duration.is_zero() => None,
-            Ok(duration) => Some(Duration::new(duration.as_secs(), duration.subsec_nanos())),
-            Err(error) => {
-                wrong.push((format!("timeouts.{field}"), error));
-                None
-            }
-        }
+        let read = traffic::duration(text?);
+        read.map_err(|why| wrong.push((format!("timeouts.{field}"), why))).ok()
     };
     result.request = read("request", timeouts.request.as_ref());
     result.response = read("backendRequest", timeouts.backend_request.as_ref());
+    if let Timeouts { request: Some(request), response: Some(response), .. } = result
+        && response > request
+        && !request.is_zero()
+    {
+        let [whole, part] = [&timeouts.request, &timeouts.backend_request]
+            .map(|text| text.as_deref().unwrap_or_default());
+        let message = format!("{part} is longer than timeouts.request, which is {whole}");
+        wrong.push(("timeouts.backendRequest".to_owned(), message));
+    }
     (result, wrong)
 }

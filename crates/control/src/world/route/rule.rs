@@ -46,6 +46,7 @@ impl<T> Compiler<'_, T> {
         }
         for (part, message) in rule.left_out {
             self.report(format!("{field}.{part}"), message);
+            self.unsupported();
         }
         let unread = self.route.object.wrong(field).map(str::to_owned);
         let mut broken = !rule.wrong.is_empty() || unread.is_some();
@@ -77,7 +78,8 @@ impl<T> Compiler<'_, T> {
                 (filters.unwrap_or_default(), backends.unwrap_or(Distribution::Empty))
             }
         };
-        let rule = HttpRule { matches, filters, backends, timeouts: rule.timeouts };
+        let rule =
+            HttpRule { matches, filters, backends, timeouts: rule.timeouts, retry: rule.retry };
         let Err(wrong) = self.told(rule.clone()) else {
             self.findings.rules_good += usize::from(!broken);
             return Some(rule);
@@ -119,6 +121,7 @@ impl<T> Compiler<'_, T> {
             filters: vec![fail(self.kind, CANNOT_BE_SERVED)],
             backends: Distribution::Empty,
             timeouts: Timeouts::default(),
+            retry: None,
         }
     }
 

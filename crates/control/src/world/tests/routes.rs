@@ -332,9 +332,9 @@ fn unknown_words_are_not_skipped() {
         &["HTTPRoute a/r: spec.rules[0]: invalid type: integer `7`"],
     );
     check(
-        "{retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}",
+        "{retry: {attempts: 2, later: 1}, backendRefs: [{name: v1, port: 80}]}",
         &["r:  -> v1.a:80"],
-        &["HTTPRoute a/r: spec.rules[0].retry: unknown field; it has no effect"],
+        &["HTTPRoute a/r: spec.rules[0].retry.later: unknown field; it has no effect"],
     );
     // A route on a Gateway is served by somebody who may know it.
     let world = world_of_cluster(&[route(
@@ -367,19 +367,6 @@ fn each_namespace_has_its_own_room_on_a_service() {
     let not_accepted: Vec<_> = world.verdicts().iter().filter(not_accepted).collect();
     assert_eq!(not_accepted.len(), 1);
     assert_eq!(not_accepted[0].route.name.as_ref(), "r512");
-}
-
-/// What no proxy of ours keeps is told, and the rule is served without; a timeout that is off is none.
-#[test]
-fn timeouts_are_told() {
-    let rule = |timeouts: &str| {
-        format!("{{timeouts: {{{timeouts}}}, backendRefs: [{{name: v1, port: 80}}]}}")
-    };
-    let served = &["r:  -> v1.a:80"];
-    let told = &["HTTPRoute a/r: spec.rules[0].timeouts: Leno's proxies do not enforce"];
-    check(&rule("request: 500ms"), served, told);
-    check(&rule("backendRequest: 1s"), served, told);
-    check(&rule("request: 0s"), served, &[]);
 }
 
 #[test]
