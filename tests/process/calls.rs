@@ -1,5 +1,7 @@
-//! Timeouts of routes, with real programs on both sides. Servers count what reaches them.
+//! Timeouts, retries and deadlines of routes, with real programs on both sides. Servers count what reaches them.
 
+mod deadlines;
+mod retries;
 mod server;
 mod timeouts;
 

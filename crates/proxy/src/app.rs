@@ -95,8 +95,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let listener = listen::bind(admin_address, false)
         .map_err(|error| StartError::Listen(admin_address, error))?;
     let _admin = tasks::spawn_owned("admin", admin::run(listener, state));
-    let identity_config = identity::IdentityConfig::from(config.as_ref());
-    let certifying = identity::run(identity_config, publish, identity_status, store.clone());
+    let certifying = identity::run(config.as_ref().into(), publish, identity_status, store.clone());
     let _identity = tasks::spawn_owned("identity", certifying);
     let channels = channels(config.clone(), credentials.clone());
     let _discovery = tasks::spawn_owned("discovery", discovery.run(channels));
@@ -126,6 +125,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         credentials: credentials.clone(),
         drain: drain.clone(),
         access_log: access_log.clone(),
+        shared: Arc::default(),
     };
     data_path::start_all(&part, pulse)?;
     ready.send_replace(true);

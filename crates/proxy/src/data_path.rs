@@ -7,6 +7,7 @@ use crate::discovery;
 use crate::io::Tcp;
 use crate::listen::{self, Places};
 use crate::mesh::Mesh;
+use crate::shared::Shared;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::{Direction, Recorder, Registry};
 use crate::thread::ThreadContext;
@@ -57,6 +58,8 @@ pub struct Part {
     pub drain: Drain,
     /// Where requests are logged.
     pub access_log: Option<AccessLog>,
+    /// What all threads count together.
+    pub shared: Arc<Shared>,
 }
 
 /// Sockets of one thread.
@@ -139,9 +142,9 @@ fn listeners(config: &Config) -> Result<Listeners, StartError> {
 
 /// Accepts until the drain starts; connections that are open go on in tasks of their own.
 async fn run(part: Part, listeners: Listeners) {
-    let Part { beat, config, registry, discovery, credentials, drain, access_log } = part;
+    let Part { beat, config, registry, discovery, credentials, drain, access_log, shared } = part;
     let recorder = Recorder::new(registry);
-    let thread = ThreadContext::new(config, recorder, credentials, drain, access_log);
+    let thread = ThreadContext::new(config, recorder, credentials, drain, (access_log, shared));
     let thread = Rc::new(thread);
     let mesh = Mesh::new(thread.clone(), discovery);
     // Two kinds of tasks, not one that chooses: each would have the room that the larger needs, for as long as it idles.

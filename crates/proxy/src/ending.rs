@@ -227,6 +227,18 @@ impl Ending {
         self == Self::ProtocolChanged
     }
 
+    /// Whether no connection to the server came to be: it has not received anything.
+    #[must_use]
+    pub fn is_of_connect(self) -> bool {
+        matches!(
+            self,
+            Self::UpstreamConnectTimeout
+                | Self::UpstreamRefused
+                | Self::UpstreamReset
+                | Self::UpstreamUnreachable
+        )
+    }
+
     /// Whether the time is over that a route or client gives: the connections are good.
     #[must_use]
     pub fn is_timeout(self) -> bool {

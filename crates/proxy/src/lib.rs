@@ -24,6 +24,7 @@ pub mod mesh;
 pub mod multiplex;
 pub mod refusal;
 pub mod request;
+pub mod shared;
 pub mod telemetry;
 pub mod thread;
 pub mod upstream;

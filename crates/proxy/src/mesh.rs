@@ -223,7 +223,7 @@ impl Mesh {
             BackendKind::Balance(balance) => balance,
             BackendKind::Broken => return Err(Ending::BackendInvalid.into()),
             BackendKind::Forward(endpoint) => {
-                return Ok(destination.forward(&backend.resource, endpoint));
+                return Ok(destination.forward(&self.thread, &backend.resource, endpoint));
             }
         };
         let key = (balance.destination.clone(), destination.family);
@@ -255,7 +255,8 @@ impl Mesh {
         };
         let gauge = self.thread.recorder.endpoints(&destination.policy().parent, resource);
         let family = destination.family;
-        Ok(Rc::new(Backend::discovered(resource.clone(), family, settings, receiver, gauge)))
+        let of = (resource.clone(), self.thread.shared.budget(&balance.destination));
+        Ok(Rc::new(Backend::discovered(of, family, settings, receiver, gauge)))
     }
 
     /// Our own application at this address.
@@ -268,7 +269,8 @@ impl Mesh {
             .entry(target)
             .or_insert_with(|| {
                 let name = Resource::default_named("application");
-                Rc::new(Backend::fixed(name, Arc::new(Endpoint::plain(target))))
+                let budget = self.thread.shared.budget(&format!("application {target}").into());
+                Rc::new(Backend::fixed((name, budget), Arc::new(Endpoint::plain(target))))
             })
             .clone()
     }
@@ -303,13 +305,19 @@ impl Mesh {
 
 impl Destination {
     /// The one endpoint that the policy names, with its connections, as long as it names the same.
-    fn forward(&self, resource: &Resource, endpoint: &Arc<Endpoint>) -> Rc<Backend> {
+    fn forward(
+        &self,
+        thread: &ThreadContext,
+        resource: &Resource,
+        endpoint: &Arc<Endpoint>,
+    ) -> Rc<Backend> {
         let mut forwards = self.forwards.borrow_mut();
         if let Some(known) = forwards.iter().find(|known| known.is_fixed_to(endpoint)) {
             return known.clone();
         }
         forwards.retain(|known| Rc::strong_count(known) > 1);
-        let made = Rc::new(Backend::fixed(resource.clone(), endpoint.clone()));
+        let budget = thread.shared.budget(&endpoint.address.to_string().into());
+        let made = Rc::new(Backend::fixed((resource.clone(), budget), endpoint.clone()));
         forwards.push(made.clone());
         made
     }

@@ -4,7 +4,9 @@
 //! - [`decision`]: forwarded by a plan, or answered here; pure
 //! - [`route`] and [`filters`]: the rule that it follows, and what the rule's filters do
 //! - [`attempts`]: which endpoint next, and what may be tried again
+//! - [`retry`]: whether it is sent again because its route says so
 //! - [`timeouts`]: how long it may take
+//! - [`deadline`]: how much time its client gives, and what the next hop gets
 //! - [`codec`]: what the engine needs of HTTP/1 and of HTTP/2
 //! - [`side`]: what differs between requests from our application and requests to it
 //! - [`view`]: what routing and policy read of it
@@ -13,11 +15,13 @@
 
 pub mod attempts;
 pub mod codec;
+pub mod deadline;
 pub mod decision;
 pub mod engine;
 pub mod filters;
 pub mod local_reply;
 pub mod record;
+pub mod retry;
 pub mod route;
 pub mod side;
 pub mod timeouts;

@@ -1,10 +1,12 @@
-//! What every connection of one data-path thread needs. Threads share nothing but what discovery and identity publish.
+//! What every connection of one data-path thread needs. Threads share nothing but what discovery and identity publish, and the
+//! counters in [`crate::shared`].
 //!
 //! Not here: what the control plane says of destinations and ports ([`crate::mesh`]).
 
 use crate::capture;
 use crate::config::{Config, Limits};
 use crate::conn::handshakes::Handshakes;
+use crate::shared::Shared;
 use crate::telemetry::Recorder;
 use crate::telemetry::access_log::AccessLog;
 use leno_runtime::drain::Drain;
@@ -24,6 +26,8 @@ pub struct ThreadContext {
     pub http1_limits: leno_http1::Limits,
     /// Its numbers.
     pub recorder: Recorder,
+    /// What all threads count together.
+    pub shared: Arc<Shared>,
     /// For balancing and jitter.
     pub random: Random,
     /// Says when to end.
@@ -45,7 +49,7 @@ impl ThreadContext {
         recorder: Recorder,
         credentials: watch::Receiver<Option<Arc<Credentials>>>,
         drain: Drain,
-        access_log: Option<AccessLog>,
+        (access_log, shared): (Option<AccessLog>, Arc<Shared>),
     ) -> Self {
         let limits = config.limits.clone();
         crate::io::buffer::configure(limits.buffer_bytes);
@@ -56,6 +60,7 @@ impl ThreadContext {
         };
         Self {
             access_log,
+            shared,
             limits,
             http1_limits,
             recorder,

@@ -17,6 +17,7 @@ use crate::config::Limits;
 use crate::ending::Ending;
 use crate::io::Stream;
 use crate::refusal::Refusal;
+use crate::shared::budget::Budget;
 use crate::telemetry::{EndpointsGauge, HttpSeries};
 use crate::thread::ThreadContext;
 use leno_model::name::Resource;
@@ -300,6 +301,8 @@ impl Peer {
 pub struct Backend {
     /// The object it is.
     pub resource: Resource,
+    /// What its retries are paid from, over all threads.
+    pub budget: Arc<Budget>,
     balancer: RefCell<Balancer<Peer>>,
     /// Endpoints of the other family that have no proxy: where nobody listens on the family that was called, the pod's other
     /// address is tried.
@@ -371,7 +374,7 @@ impl Backend {
     /// Endpoints that discovery keeps current.
     #[must_use]
     pub fn discovered(
-        resource: Resource,
+        (resource, budget): (Resource, Arc<Budget>),
         family: Family,
         settings: Settings,
         endpoints: watch::Receiver<Arc<EndpointSet>>,
@@ -379,7 +382,8 @@ impl Backend {
     ) -> Self {
         let mut endpoints = endpoints;
         let family = Some(family);
-        let backend = Self { gauge: Some(gauge), family, ..Self::empty(resource, settings) };
+        let backend =
+            Self { gauge: Some(gauge), family, ..Self::empty((resource, budget), settings) };
         let now = Instant::now();
         let set = endpoints.borrow_and_update().clone();
         backend.update(&set, now);
@@ -389,15 +393,16 @@ impl Backend {
 
     /// One endpoint, for good.
     #[must_use]
-    pub fn fixed(resource: Resource, endpoint: Arc<Endpoint>) -> Self {
-        let backend = Self::empty(resource, Settings::default());
+    pub fn fixed((resource, budget): (Resource, Arc<Budget>), endpoint: Arc<Endpoint>) -> Self {
+        let backend = Self::empty((resource, budget), Settings::default());
         backend.update(&EndpointSet { endpoints: vec![endpoint], exists: true }, Instant::now());
         backend
     }
 
-    fn empty(resource: Resource, settings: Settings) -> Self {
+    fn empty((resource, budget): (Resource, Arc<Budget>), settings: Settings) -> Self {
         Self {
             resource,
+            budget,
             balancer: RefCell::new(Balancer::new(settings)),
             others: RefCell::new(Balancer::new(settings)),
             endpoints: RefCell::new(None),

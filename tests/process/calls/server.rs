@@ -12,6 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Server {
     counts: Arc<Mutex<BTreeMap<String, usize>>>,
+    heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
@@ -36,6 +37,12 @@ impl Server {
     /// How often this request came.
     pub(super) fn count(&self, request: &str) -> usize {
         self.counts().get(request).copied().unwrap_or(0)
+    }
+
+    /// The head of the last request.
+    pub(super) fn last_head(&self) -> String {
+        let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        heads.last().cloned().unwrap_or_default()
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, usize>> {
@@ -63,6 +70,7 @@ impl Server {
                 *count += 1;
                 *count
             };
+            self.heads.lock().unwrap_or_else(PoisonError::into_inner).push(head.clone());
             reader.read_exact(&mut body).ok()?;
             self.answer(&stream, request.get(1).copied().unwrap_or("/"), number)?;
         }

@@ -6,9 +6,11 @@
 
 use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
+use crate::request::codec::Rejected;
 use crate::request::decision::Plan;
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::UNREACHABLE;
+use crate::request::retry::{Answer, Judge, Wait};
 use crate::request::timeouts::Progress;
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, Limits, Malformed, Parse, ResponseHead, Version};
@@ -20,7 +22,11 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     /// Edited head and the body bytes that came with it.
-    pub onward: &'a [u8],
+    pub onward: &'a mut Vec<u8>,
+    /// More of the body is kept there too, up to so many bytes, so that it can be sent again.
+    pub kept_bytes_max: usize,
+    /// Decides whether the response is passed on, where the route has retries.
+    pub judge: Option<&'a Judge<'a>>,
     /// Finds the end of the rest of the body.
     pub body: BodyReader,
     /// How its response is read.
@@ -66,6 +72,8 @@ pub struct Failure {
     pub request_begun: bool,
     /// Everything sent so far is still at hand, and nothing has come back.
     pub replayable: bool,
+    /// The route does not want the response; and whether the connection can be used again.
+    pub rejected: Option<(Rejected, bool)>,
 }
 
 impl Failure {
@@ -123,8 +131,10 @@ pub struct Exchange<'a> {
     client_keep: bool,
     /// When the final head had come.
     pub head_at: Option<Instant>,
-    /// Bytes of the request's body that were passed on after those that came with the head.
+    /// Bytes of the request's body that were passed on and are not kept.
     pub request_bytes: u64,
+    /// Bytes of the request's body that came after the head and are kept in `onward`.
+    pub kept_bytes: u64,
     /// Bytes of the response's body that were passed on.
     pub response_bytes: u64,
 }
@@ -162,6 +172,7 @@ impl<'a> Exchange<'a> {
             client_keep: false,
             head_at: None,
             request_bytes: 0,
+            kept_bytes: 0,
             response_bytes: 0,
         }
     }
@@ -267,6 +278,9 @@ impl<'a> Exchange<'a> {
                 Err(_) => return Poll::Ready(Err(self.failure(Ending::ClientReset))),
             }
         }
+        if !self.streamed && self.keep_piece()? {
+            return Poll::Ready(Ok(None));
+        }
         self.streamed = true;
         // A piece is read by the framing and then written whole, so that the reader's state and the wire agree.
         let before = self.outgoing.body;
@@ -298,6 +312,37 @@ impl<'a> Exchange<'a> {
                 Poll::Pending
             }
         }
+    }
+
+    /// Keeps a piece of the body to be sent from there, as long as all of it so far fits.
+    fn keep_piece(&mut self) -> Result<bool, Failure> {
+        let room = self.outgoing.kept_bytes_max.saturating_sub(self.outgoing.onward.len());
+        if room == 0 {
+            return Ok(false);
+        }
+        let mut body = self.outgoing.body;
+        let arrived = self.ahead.filled();
+        let progress = body
+            .read(arrived)
+            .map_err(|malformed| self.malformed(Ending::MalformedRequest, malformed))?;
+        if progress.taken > room {
+            return Ok(false);
+        }
+        self.outgoing.onward.extend_from_slice(&arrived[..progress.taken]);
+        self.outgoing.body = body;
+        self.kept_bytes += progress.taken as u64;
+        self.ahead.consume(progress.taken);
+        Ok(true)
+    }
+
+    /// What finds the end of the request's body from here on.
+    pub fn body(&self) -> BodyReader {
+        self.outgoing.body
+    }
+
+    /// Nothing has come back that was passed on, and everything that was sent can be sent again.
+    pub fn is_at_hand(&self) -> bool {
+        !self.streamed && !self.response_begun
     }
 
     /// The upstream's side of the request direction is closed: an answer may be on its way nevertheless.
@@ -398,6 +443,9 @@ impl<'a> Exchange<'a> {
         }
         let interim = self.head.is_interim();
         if !interim {
+            if let Some(rejected) = self.judge() {
+                return Poll::Ready(Err(rejected));
+            }
             self.head_at = Some(Instant::now());
         }
         self.client_keep = self.outgoing.keep_alive
@@ -421,6 +469,22 @@ impl<'a> Exchange<'a> {
         }
         self.down = Down::Sending { interim };
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether the route wants the response, whose head has come.
+    fn judge(&self) -> Option<Failure> {
+        let judge = self.outgoing.judge?;
+        let arrived = self.response.filled();
+        let wait = Wait::of(|name| self.head.header(arrived, name));
+        let answer = Answer { status: self.head.status(), grpc: None, wait };
+        let wait = judge.another(&answer, self.is_at_hand())?;
+        let rest = &arrived[self.head.length()..];
+        let mut body = BodyReader::new(self.head.framing(), self.limits);
+        let is_whole =
+            body.read(rest).is_ok_and(|read| read.taken == rest.len()) && body.is_complete();
+        let reusable = is_whole && self.up == Up::Done && self.head.keep_alive();
+        let rejected = Some((Rejected { answer, wait }, reusable && !self.client_ended));
+        Some(Failure { rejected, ..self.failure(Ending::UpstreamClosed) })
     }
 
     /// The head as the client gets it, without the word that is between proxies only.
@@ -523,6 +587,7 @@ impl<'a> Exchange<'a> {
             response_begun: self.response_begun,
             request_begun: self.written > 0,
             replayable: !self.streamed && !self.response_begun && self.response.is_empty(),
+            rejected: None,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::ending::Ending;
 use crate::io::{Buffer, Stream};
 use crate::refusal::Refusal;
 use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place};
+use crate::request::deadline;
 use crate::request::decision::Plan;
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::LocalReply;
@@ -17,6 +18,7 @@ use crate::thread::ThreadContext;
 use crate::upstream::{Peer, acquire};
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, FieldLine, RequestHead, Upgrade, Version};
+use leno_model::retry::REPLAY_BYTES_MAX;
 use std::future::poll_fn;
 use std::io::Write;
 use std::rc::Rc;
@@ -33,6 +35,8 @@ pub struct Http1Request<'a> {
     body: Option<BodyReader>,
     /// Bytes of the body that came with the head.
     first_bytes: u64,
+    /// Where the time that is left stands in `parts.onward`, and how many bytes it has.
+    deadline_line: (usize, usize),
     /// The client's connection may stay, as far as the request says.
     keep_alive: bool,
     next: Next,
@@ -70,8 +74,18 @@ impl<'a> Http1Request<'a> {
         parts: &'a mut Parts,
     ) -> Self {
         let keep_alive = parts.request.keep_alive();
-        let next = Next::Keep;
-        Self { thread, client, ahead, parts, body: None, first_bytes: 0, keep_alive, next }
+        let (next, deadline_line) = (Next::Keep, (0, 0));
+        Self {
+            thread,
+            client,
+            ahead,
+            parts,
+            body: None,
+            first_bytes: 0,
+            deadline_line,
+            keep_alive,
+            next,
+        }
     }
 
     /// What becomes of the client's connection.
@@ -88,7 +102,39 @@ impl<'a> Http1Request<'a> {
         }
     }
 
-    fn broken(&self, failure: Failure) -> Broken {
+    /// Gives the next proxy the time that is left, in the place of what an attempt before this one has given.
+    fn write_deadline(&mut self, attempt: &Attempt<'_, Stream>) {
+        let (at, length) = self.deadline_line;
+        let left = attempt.millis_left().filter(|_| attempt.is_to_proxy());
+        let line = left.map(|left| format!("{}: {left}\r\n", deadline::HEADER));
+        if line.is_none() && length == 0 {
+            return;
+        }
+        let line = line.unwrap_or_default();
+        self.deadline_line = (at, line.len());
+        self.parts.onward.splice(at..at + length, line.into_bytes());
+    }
+
+    /// What follows from an exchange that broke.
+    fn failed(&self, failure: Failure, attempt: &mut Attempt<'_, Stream>) -> Outcome {
+        if let Some((rejected, reusable)) = failure.rejected {
+            if let Some(upstream) = attempt.upstream.take().filter(|_| reusable) {
+                attempt.slot.data.put(upstream, self.thread);
+            }
+            return Outcome::Rejected(rejected);
+        }
+        if failure.ending == Ending::UpstreamRefused && failure.replayable {
+            return Outcome::Unreachable;
+        }
+        let broken = self.broken(failure, attempt.plan.attempts.after_loss);
+        if !(broken.repeatable && attempt.may.repeat) {
+            upstream_is_reset(attempt);
+        }
+        Outcome::Broken(broken)
+    }
+
+    /// `after_loss`: the route lets every method be repeated.
+    fn broken(&self, failure: Failure, after_loss: bool) -> Broken {
         let head = &self.parts.request;
         let unanswered = failure.is_unanswered();
         let client_is_gone = matches!(failure.ending, Ending::ClientClosed | Ending::ClientReset);
@@ -102,7 +148,9 @@ impl<'a> Http1Request<'a> {
         Broken {
             reply,
             answerable: !failure.response_begun && !client_is_gone,
-            repeatable: unanswered && (head.method().is_idempotent() || !failure.request_begun),
+            repeatable: unanswered
+                && (head.method().is_idempotent() || after_loss || !failure.request_begun),
+            unprocessed: !failure.request_begun,
         }
     }
 }
@@ -148,6 +196,8 @@ impl Codec for Http1Request<'_> {
             None => edit::write_request(came.0, came.1, &edit, &mut self.parts.onward),
             Some(target) => target.write_http1(came, &edit, &mut self.parts.onward),
         }
+        // Before the empty line.
+        self.deadline_line = (self.parts.onward.len().saturating_sub(2), 0);
         let mut body = BodyReader::new(head.framing(), &self.thread.http1_limits);
         let arrived = &self.ahead.filled()[head.length()..];
         let progress = body.read(arrived).map_err(|malformed| {
@@ -177,12 +227,18 @@ impl Codec for Http1Request<'_> {
         attempt: &mut Attempt<'_, Stream>,
         record: &mut RequestRecord,
     ) -> Outcome {
+        self.write_deadline(attempt);
         let (Some(upstream), Some(body)) = (&mut attempt.upstream, self.body) else {
             return Outcome::Broken(Broken::cut(Ending::UpstreamClosed));
         };
-        let request = &self.parts.request;
+        let Parts { request, response, onward, downward } = &mut *self.parts;
+        let kept = usize::try_from(self.first_bytes).unwrap_or(usize::MAX);
+        let room = (REPLAY_BYTES_MAX as usize).saturating_sub(kept);
+        let kept_bytes_max = attempt.judge.as_ref().map_or(0, |_| onward.len() + room);
         let outgoing = Outgoing {
-            onward: &self.parts.onward,
+            onward,
+            kept_bytes_max,
+            judge: attempt.judge.as_ref(),
             body,
             exchange: request.exchange(forwards_upgrade(request)),
             keep_alive: self.keep_alive,
@@ -193,7 +249,7 @@ impl Codec for Http1Request<'_> {
             (&mut *self.client, &mut *upstream),
             outgoing,
             self.ahead,
-            (&mut self.parts.response, &mut self.parts.downward),
+            (response, downward),
             (&self.thread.http1_limits, attempt.plan),
         );
         let stop = &mut attempt.stop;
@@ -209,9 +265,12 @@ impl Codec for Http1Request<'_> {
         .await;
         let response_bytes = running.response_bytes;
         record.head_at = running.head_at;
+        self.first_bytes += running.kept_bytes;
+        self.body = Some(running.body());
         record.request_bytes = self.first_bytes + running.request_bytes;
         record.response_bytes = response_bytes;
         let response_begun = running.response_begun;
+        let at_hand = running.is_at_hand() && running.response.is_empty();
         let spoken = std::mem::take(&mut running.response);
         drop(running);
         if response_begun && record.head_at.is_some() {
@@ -243,21 +302,17 @@ impl Codec for Http1Request<'_> {
             Err(stopped) => {
                 upstream_is_reset(attempt);
                 let answerable = !response_begun;
+                let may_repeat =
+                    stopped.ending.ends_attempt() && attempt.plan.attempts.after_timeout;
                 return Outcome::Broken(Broken {
                     reply: stopped.into(),
                     answerable,
-                    repeatable: false,
+                    repeatable: at_hand && may_repeat,
+                    unprocessed: false,
                 });
             }
         };
-        if failure.ending == Ending::UpstreamRefused && failure.replayable {
-            return Outcome::Unreachable;
-        }
-        let broken = self.broken(failure);
-        if !(broken.repeatable && attempt.may.repeat) {
-            upstream_is_reset(attempt);
-        }
-        Outcome::Broken(broken)
+        self.failed(failure, attempt)
     }
 
     fn rewind(&mut self) -> bool {

@@ -80,6 +80,12 @@ impl Body {
         self.replay_bytes_max = bytes_max;
     }
 
+    /// Whether everything that was sent is still at hand.
+    #[must_use]
+    pub fn can_rewind(&self) -> bool {
+        self.sent.is_some()
+    }
+
     /// The same body from its beginning, where that is still at hand.
     pub fn rewind(&mut self) -> bool {
         let Some(sent) = self.sent.replace(Vec::new()) else { return false };

@@ -9,12 +9,15 @@ use crate::balance::Slot;
 use crate::conn::dial;
 use crate::ending::Ending;
 use crate::refusal::Refusal;
-use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place};
+use crate::request::attempts::AttemptPlan;
+use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place, Rejected};
+use crate::request::deadline;
 use crate::request::decision::Plan;
 use crate::request::engine;
 use crate::request::filters::headers;
 use crate::request::local_reply::{LocalReply, UNREACHABLE};
 use crate::request::record::{Description, RequestRecord};
+use crate::request::retry::{Answer, Wait};
 use crate::request::side::Side;
 use crate::request::timeouts::Progress;
 use crate::request::view::View;
@@ -71,6 +74,8 @@ struct Flight {
 enum Stopped {
     /// By the other proxy, whose application is not there; the request's body is rewound.
     Unreachable,
+    /// By the route, which does not want the response; the request's body can be rewound.
+    Rejected(Rejected),
     /// By policy, or because its time is over.
     Refused(Refusal),
     Client(Option<Reason>),
@@ -131,17 +136,25 @@ impl Codec for Http2Request {
         attempt: &mut Attempt<'_, Lease>,
         record: &mut RequestRecord,
     ) -> Outcome {
+        let left = attempt.millis_left().map(|left| (left, attempt.is_to_proxy()));
+        let onward = self.onward(left);
         let Some(lease) = &mut attempt.upstream else {
             return Outcome::Broken(Broken::cut(Ending::UpstreamClosed));
         };
-        match lease.send.send_request(onward(&self.parts), self.ended) {
+        match lease.send.send_request(onward, self.ended) {
             Ok((response, send)) => {
                 self.flight = Some(Flight { send, response: Some(response), down: None });
             }
             Err(error) => {
                 let refusal = Refusal::because(Ending::UpstreamReset, error.to_string());
                 let (answerable, repeatable) = (true, true);
-                return Outcome::Broken(Broken { reply: refusal.into(), answerable, repeatable });
+                let reply = refusal.into();
+                return Outcome::Broken(Broken {
+                    reply,
+                    answerable,
+                    repeatable,
+                    unprocessed: true,
+                });
             }
         }
         let stopped = poll_fn(|context| self.poll(attempt, record, context)).await;
@@ -154,13 +167,14 @@ impl Codec for Http2Request {
                 self.flight = None;
                 Outcome::Unreachable
             }
+            Err(Stopped::Rejected(rejected)) => Outcome::Rejected(rejected),
             Err(stopped) => {
                 // A reset clears what h2 has not written yet, and the response up to here is to arrive before it. The
                 // connection writes between two turns of this stream.
                 if self.flight.as_ref().is_some_and(|flight| flight.down.is_some()) {
                     tokio::task::yield_now().await;
                 }
-                Outcome::Broken(self.broken(stopped, record))
+                Outcome::Broken(self.broken(stopped, &attempt.plan.attempts, record))
             }
         }
     }
@@ -223,14 +237,15 @@ impl Codec for Http2Request {
 
 impl Http2Request {
     /// What a stop means. The client's reset is passed on here.
-    fn broken(&mut self, stopped: Stopped, record: &RequestRecord) -> Broken {
-        let unanswered = record.head_at.is_none();
-        let repeatable = unanswered && self.may_be_repeated(&stopped);
+    fn broken(&mut self, stopped: Stopped, plan: &AttemptPlan, record: &RequestRecord) -> Broken {
+        let unanswered = record.head_at.is_none() && self.up.can_rewind();
+        let repeatable = unanswered && self.may_be_repeated(&stopped, plan);
+        let unprocessed = is_unprocessed(&stopped);
         let begun = self.flight.as_ref().is_some_and(|flight| flight.down.is_some());
         match stopped {
-            Stopped::Unreachable => Broken::cut(Ending::UpstreamRefused),
+            Stopped::Unreachable | Stopped::Rejected(_) => Broken::cut(Ending::UpstreamRefused),
             Stopped::Refused(refusal) => {
-                Broken { reply: refusal.into(), answerable: !begun, repeatable: false }
+                Broken { reply: refusal.into(), answerable: !begun, repeatable, unprocessed }
             }
             Stopped::Client(reason) => {
                 if let Some(flight) = &mut self.flight {
@@ -241,26 +256,25 @@ impl Http2Request {
             }
             Stopped::Upstream(Some(error)) if error.is_reset() && error.is_remote() => {
                 self.reset = Some(error.reason().unwrap_or(Reason::INTERNAL_ERROR));
-                Broken { repeatable, ..Broken::cut(Ending::UpstreamReset) }
+                Broken { repeatable, unprocessed, ..Broken::cut(Ending::UpstreamReset) }
             }
             Stopped::Upstream(error) => {
                 let detail = error.map_or_else(String::new, |error| error.to_string());
                 let detail = format!("upstream connection: {detail}");
                 let refusal = Refusal::because(Ending::UpstreamClosed, detail);
-                Broken { reply: refusal.into(), answerable: !begun, repeatable }
+                Broken { reply: refusal.into(), answerable: !begun, repeatable, unprocessed }
             }
         }
     }
 
     /// Whether the upstream has certainly not acted on the request, or may act on it twice.
-    fn may_be_repeated(&self, stopped: &Stopped) -> bool {
-        let idempotent = self.parts.method.is_idempotent();
+    fn may_be_repeated(&self, stopped: &Stopped, plan: &AttemptPlan) -> bool {
+        let idempotent = self.parts.method.is_idempotent() || plan.after_loss;
         match stopped {
-            Stopped::Client(_) | Stopped::Unreachable | Stopped::Refused(_) => false,
+            Stopped::Client(_) | Stopped::Unreachable | Stopped::Rejected(_) => false,
+            Stopped::Refused(refusal) => refusal.ending.ends_attempt() && plan.after_timeout,
             Stopped::Upstream(Some(error)) => {
-                error.reason() == Some(Reason::REFUSED_STREAM)
-                    || error.is_go_away()
-                    || (idempotent && !error.is_reset())
+                is_unprocessed(stopped) || (idempotent && !error.is_reset())
             }
             Stopped::Upstream(None) => idempotent,
         }
@@ -268,6 +282,21 @@ impl Http2Request {
 }
 
 impl Http2Request {
+    /// The request as it goes on, with the milliseconds that are left, and whether to a proxy.
+    fn onward(&self, left: Option<(u128, bool)>) -> Request<()> {
+        let mut request = onward(&self.parts);
+        let headers = request.headers_mut();
+        let (name, value) = match left {
+            Some((millis, _)) if self.is_grpc => ("grpc-timeout", deadline::grpc_value(millis)),
+            Some((millis, true)) => (deadline::HEADER, millis.to_string()),
+            _ => return request,
+        };
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+        request
+    }
+
     fn poll(
         &mut self,
         attempt: &mut Attempt<'_, Lease>,
@@ -374,6 +403,15 @@ impl Http2Request {
         if attempt.may.move_on && unreachable && self.up.rewind() {
             return Err(Stopped::Unreachable);
         }
+        if let Some(judge) = &attempt.judge {
+            let headers = head.headers();
+            let wait = Wait::of(|name| headers.get(name).map(HeaderValue::as_bytes));
+            let (status, grpc) = (head.status().as_u16(), grpc_status(headers));
+            let answer = Answer { status, grpc, wait };
+            if let Some(wait) = judge.another(&answer, self.up.can_rewind()) {
+                return Err(Stopped::Rejected(Rejected { answer, wait }));
+            }
+        }
         record.head_at = Some(Instant::now());
         let (mut parts, body) = head.into_parts();
         parts.headers.remove(UNREACHABLE.0);
@@ -393,6 +431,12 @@ impl Http2Request {
         }
         Ok(())
     }
+}
+
+/// Whether the upstream says that it has not acted on the request.
+fn is_unprocessed(stopped: &Stopped) -> bool {
+    let Stopped::Upstream(Some(error)) = stopped else { return false };
+    error.reason() == Some(Reason::REFUSED_STREAM) || error.is_go_away()
 }
 
 /// The request as it goes on.

@@ -7,6 +7,7 @@ use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
+use leno_model::retry::{REPLAY_BYTES_MAX, Retry};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -21,13 +22,44 @@ pub struct AttemptPlan {
     pub moves_max: u8,
     /// A request's body is kept for another attempt up to this size: a unary gRPC message, usually.
     pub replay_bytes_max: u64,
+    /// The request may be processed twice after a response that the route does not want.
+    pub after_response: bool,
+    /// The same after a connection that died, though its method is not idempotent.
+    pub after_loss: bool,
+    /// The same after an attempt that took too long.
+    pub after_timeout: bool,
 }
 
 impl AttemptPlan {
     /// Where no route says otherwise.
-    pub const DEFAULT: Self =
-        Self { connects_max: 3, repeats_max: 1, moves_max: 1, replay_bytes_max: 16 * 1024 };
+    pub const DEFAULT: Self = Self {
+        connects_max: 3,
+        repeats_max: 1,
+        moves_max: 1,
+        replay_bytes_max: 16 * 1024,
+        after_response: false,
+        after_loss: false,
+        after_timeout: false,
+    };
+
+    /// The plan of a rule with retries. A gRPC code that the rule names allows to repeat any call: all of them are POST.
+    #[must_use]
+    pub fn of_rule(rule: &Retry, is_idempotent: bool, is_grpc: bool) -> Self {
+        let repeats = is_idempotent || rule.any_method;
+        Self {
+            replay_bytes_max: u64::from(REPLAY_BYTES_MAX),
+            after_response: repeats,
+            after_loss: rule.any_method || is_grpc && rule.grpc.contains(UNAVAILABLE),
+            after_timeout: repeats || is_grpc && rule.grpc.contains(DEADLINE_EXCEEDED),
+            ..Self::DEFAULT
+        }
+    }
 }
+
+/// The gRPC code of a lost connection.
+const UNAVAILABLE: u16 = 14;
+/// The gRPC code of a call that took too long.
+const DEADLINE_EXCEEDED: u16 = 4;
 
 /// The attempts of one request so far.
 #[derive(Debug)]
@@ -35,6 +67,8 @@ pub struct Attempts {
     plan: AttemptPlan,
     repeats: u8,
     moves: u8,
+    /// Those that the route has asked for.
+    retries: u8,
     /// The endpoint of the last attempt that failed.
     failed: Option<Rc<Slot<Peer>>>,
 }
@@ -52,13 +86,13 @@ impl Attempts {
     /// None yet.
     #[must_use]
     pub fn new(plan: AttemptPlan) -> Self {
-        Self { plan, repeats: 0, moves: 0, failed: None }
+        Self { plan, repeats: 0, moves: 0, retries: 0, failed: None }
     }
 
     /// When the next attempt begins: the first with the request, which spares a reading of the clock.
     #[must_use]
     pub fn next_begins(&self, begun: Instant) -> Instant {
-        if self.failed.is_none() { begun } else { Instant::now() }
+        if self.failed.is_none() && self.retries == 0 { begun } else { Instant::now() }
     }
 
     /// Whether the next attempt must have a connection that has not served before.
@@ -88,6 +122,18 @@ impl Attempts {
     pub fn move_on(&mut self, slot: Rc<Slot<Peer>>) {
         self.moves += 1;
         self.failed = Some(slot);
+    }
+
+    /// The route wants another attempt, after one at this endpoint if one was reached.
+    pub fn again(&mut self, slot: Option<Rc<Slot<Peer>>>) {
+        self.retries += 1;
+        self.failed = slot.or(self.failed.take());
+    }
+
+    /// Attempts that the route has asked for.
+    #[must_use]
+    pub fn retries(&self) -> u8 {
+        self.retries
     }
 
     /// The endpoint of the last attempt that failed.

@@ -4,15 +4,18 @@ use crate::balance::Slot;
 use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::request::attempts::May;
+use crate::request::deadline;
 use crate::request::decision::Plan;
 use crate::request::local_reply::LocalReply;
 use crate::request::record::{Description, RequestRecord};
+use crate::request::retry::{Answer, Judge};
 use crate::request::timeouts::Stop;
 use crate::request::view::View;
 use crate::telemetry::Direction;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// A request, as its protocol holds it.
 #[expect(
@@ -83,10 +86,27 @@ pub struct Attempt<'a, U> {
     pub slot: &'a Slot<Peer>,
     /// What may follow if it fails.
     pub may: May,
+    /// Decides whether a response is passed on, where the route has retries.
+    pub judge: Option<Judge<'a>>,
     /// Ends it when the policy changes, or when its time is over.
     pub stop: Stop<'a>,
     /// The connection.
     pub upstream: Option<U>,
+}
+
+impl<U> Attempt<'_, U> {
+    /// Milliseconds that are left of the whole request, where something limits it.
+    #[must_use]
+    pub fn millis_left(&self) -> Option<u128> {
+        let (deadline, _) = self.stop.clock.as_ref()?.times.deadline?;
+        Some(deadline::millis_left(deadline, Instant::now()))
+    }
+
+    /// Whether the endpoint has a proxy, which removes what is between proxies.
+    #[must_use]
+    pub fn is_to_proxy(&self) -> bool {
+        self.slot.endpoint.identity.is_some()
+    }
 }
 
 /// How an attempt went.
@@ -96,8 +116,19 @@ pub enum Outcome {
     Complete,
     /// The other proxy has answered in the place of its application, which is not there. The request is at hand.
     Unreachable,
+    /// The route does not want the response, of which nothing was passed on. The request is at hand.
+    Rejected(Rejected),
     /// It stopped early.
     Broken(Broken),
+}
+
+/// A response that was not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// What its head says.
+    pub answer: Answer,
+    /// How long to wait before the next attempt.
+    pub wait: Duration,
 }
 
 /// Why it stopped early.
@@ -109,13 +140,15 @@ pub struct Broken {
     pub answerable: bool,
     /// The endpoint has not answered, and has not acted on the request or may do so twice.
     pub repeatable: bool,
+    /// The endpoint has certainly not acted on the request.
+    pub unprocessed: bool,
 }
 
 impl Broken {
     /// Nothing more can be said to the client.
     #[must_use]
     pub fn cut(ending: Ending) -> Self {
-        Self { reply: ending.into(), answerable: false, repeatable: false }
+        Self { reply: ending.into(), answerable: false, repeatable: false, unprocessed: false }
     }
 
     /// Why the attempt stopped; it decides whether another one follows.

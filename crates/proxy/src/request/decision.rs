@@ -1,19 +1,22 @@
 //! What becomes of a request: it is forwarded by a plan, or answered here. Pure.
 
 use crate::request::attempts::AttemptPlan;
+use crate::request::deadline;
 use crate::request::filters::rewrite::Target;
 use crate::request::filters::{self, Changes, headers};
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
 use leno_model::name::Resource;
-use leno_model::route::{Filter, HeaderChange, OutboundPolicy, Timeouts};
+use leno_model::retry::Retry;
+use leno_model::route::{Filter, HeaderChange, OutboundPolicy, RequestView as _, Timeouts};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-/// What a request to our application loses. linkerd's proxies set this header from the client's certificate, so an
+/// What a request to our application loses. The deadline is between proxies. linkerd's proxies set this header from the client's certificate, so an
 /// application may trust it: no client may send it.
 static TO_APPLICATION: LazyLock<HeaderChange> = LazyLock::new(|| HeaderChange {
-    remove: vec!["l5d-client-id".into()],
+    remove: vec!["l5d-client-id".into(), deadline::HEADER.into()],
     ..HeaderChange::default()
 });
 
@@ -68,6 +71,20 @@ impl Plan {
         self.route.as_ref().map_or_else(Timeouts::default, |route| route.rule().timeouts)
     }
 
+    /// When the request is sent again, by its rule.
+    #[must_use]
+    pub fn retry(&self) -> Option<&Retry> {
+        self.route.as_ref()?.rule().retry.as_deref()
+    }
+
+    /// How long an attempt may take to the response's head, where another may follow; `retries` were made so far.
+    #[must_use]
+    pub fn attempt_timeout(&self, retries: u8) -> Option<Duration> {
+        let rule = self.retry()?;
+        let may_follow = retries < rule.retries_max && self.attempts.after_timeout;
+        rule.attempt_timeout.filter(|_| may_follow)
+    }
+
     fn filters(&self) -> impl Iterator<Item = &Filter> {
         self.route.iter().flat_map(RouteChoice::filters)
     }
@@ -79,12 +96,22 @@ pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -
     match route::choose(policy, request, random) {
         Ok(choice) => Decision::Forward(Plan {
             changes: filters::changes(choice.filters(), request, choice.prefix_bytes()),
+            attempts: attempts(&choice, request),
             route: Some(choice),
-            attempts: AttemptPlan::DEFAULT,
             admitted_by: None,
         }),
         Err(reply) => Decision::Answer(reply),
     }
+}
+
+/// The attempts that its rule allows for this request.
+fn attempts(choice: &RouteChoice, request: &View<'_>) -> AttemptPlan {
+    let Some(rule) = &choice.rule().retry else { return AttemptPlan::DEFAULT };
+    let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+    let is_idempotent = idempotent.contains(&request.method());
+    let is_grpc = !rule.grpc.is_empty()
+        && request.any_header("content-type", &mut |kind| kind.starts_with("application/grpc"));
+    AttemptPlan::of_rule(rule, is_idempotent, is_grpc)
 }
 
 #[cfg(test)]
@@ -96,7 +123,7 @@ mod tests {
     fn no_client_sets_the_header_of_its_identity() {
         let plan = Plan::to_application(None);
         let lines = headers::Lines::of(plan.request_changes());
-        assert_eq!(lines.remove.as_slice(), ["l5d-client-id"]);
+        assert_eq!(lines.remove.as_slice(), ["l5d-client-id", deadline::HEADER]);
         let mut fields = HeaderMap::new();
         fields.append("l5d-client-id", "admin".parse().unwrap());
         fields.append("l5d-client-id", "root".parse().unwrap());

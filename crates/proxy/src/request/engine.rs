@@ -2,22 +2,27 @@
 //!
 //! What is HTTP/1's or HTTP/2's own is behind [`Codec`]; what is the direction's own is behind [`Side`].
 
-use crate::balance::{self, Slot};
+use crate::balance::{self, Outstanding, Slot};
 use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::request::attempts::{self, Attempts};
-use crate::request::codec::{Attempt, Broken, Codec, Outcome, Place};
+use crate::request::codec::{Attempt, Broken, Codec, Outcome, Place, Rejected};
+use crate::request::deadline;
 use crate::request::decision::{Decision, Plan};
 use crate::request::local_reply::LocalReply;
 use crate::request::record::RequestRecord;
+use crate::request::retry::{Denied, Judge};
 use crate::request::side::Side;
 use crate::request::timeouts::{self, Clock, Stop, Times};
+use crate::request::view::Kind;
 use crate::telemetry::Direction;
 use crate::thread::ThreadContext;
-use crate::upstream::Peer;
+use crate::upstream::{Backend, Peer};
+use leno_model::policy::PeerTls;
+use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a request ends.
 enum End {
@@ -39,9 +44,17 @@ pub async fn serve<S: Side, C: Codec>(
 ) -> Ending {
     let description = thread.access_log.is_some().then(|| Box::new(request.describe()));
     let mut record = RequestRecord::new(description);
-    let decision = side.decide(&request.view());
+    let (told, decision) = {
+        let view = request.view();
+        let from_mesh = matches!(side.connection().peer, PeerTls::Established(Some(_)));
+        let told = deadline::of_request(&view, from_mesh, view.kind() == Kind::Http2);
+        (told, side.decide(&view))
+    };
     let end = match decision {
-        Decision::Forward(plan) => forward(thread, side, request, &plan, &mut record).await,
+        Decision::Forward(_) if told == Some(Duration::ZERO) => {
+            End::Answer(Ending::DeadlineExceeded.into())
+        }
+        Decision::Forward(plan) => forward(thread, side, request, (&plan, told), &mut record).await,
         Decision::Answer(reply) => End::Answer(reply),
     };
     let (mut reply, close) = match end {
@@ -74,10 +87,10 @@ async fn forward<S: Side, C: Codec>(
     thread: &Rc<ThreadContext>,
     side: &S,
     request: &mut C,
-    plan: &Plan,
+    (plan, told): (&Plan, Option<Duration>),
     record: &mut RequestRecord,
 ) -> End {
-    let mut clock = clock(plan, record);
+    let mut clock = clock(plan, told, record);
     let pool = {
         let finding = pin!(side.endpoints(plan));
         match timeouts::within(&mut clock, finding).await.flatten() {
@@ -88,7 +101,9 @@ async fn forward<S: Side, C: Codec>(
     if let Err(reply) = request.prepare(plan) {
         return End::Answer(reply);
     }
+    pool.budget.request(record.begun);
     let direction = side.direction();
+    let course = Course { thread, direction, plan, pool: &pool };
     let mut attempts = Attempts::new(plan.attempts);
     loop {
         let begins = attempts.next_begins(record.begun);
@@ -100,67 +115,225 @@ async fn forward<S: Side, C: Codec>(
             let acquiring = pin!(attempts::acquire(thread, &pool, bounds, begins, connect));
             timeouts::within(&mut clock, acquiring).await
         };
+        let judge = course.judge(attempts.retries(), clock.as_deref());
         let (slot, acquired) = match acquired {
             Ok(Ok(acquired)) => acquired,
-            Ok(Err(refusal)) => return End::Answer(side.unreached(refusal)),
+            Ok(Err(refusal)) => {
+                let Some(wait) = course.after_refusal(&refusal, judge, record) else {
+                    return End::Answer(side.unreached(refusal));
+                };
+                attempts.again(None);
+                pause(wait).await;
+                continue;
+            }
             Err(over) => return End::Answer(over.into()),
         };
         record.sent_to(&slot, side.series(plan, &slot));
         let started = if acquired.at_once { begins } else { Instant::now() };
         let outstanding = slot.start(started);
         if let Some(clock) = &mut clock {
-            clock.times.attempt_begins(started, None);
+            clock.times.attempt_begins(started, plan.attempt_timeout(attempts.retries()));
         }
+        let open = side.open(plan.admitted_by.as_ref());
         let mut attempt = Attempt {
             plan,
             slot: &slot,
             may: attempts.may(&pool, &slot, acquired.reused),
-            stop: Stop { open: side.open(plan.admitted_by.as_ref()), clock: clock.as_deref_mut() },
+            judge,
+            stop: Stop { open, clock: clock.as_deref_mut() },
             upstream: Some(acquired.upstream),
         };
         let outcome = request.attempt(&mut attempt, record).await;
-        match outcome {
-            Outcome::Complete => {
-                let outcome = balance::Outcome::of_status(record.status);
-                outstanding.finished(record.head_at.unwrap_or_else(Instant::now), outcome);
-                return End::Complete;
+        let next = course.after(outcome, &attempt, outstanding, record);
+        drop(attempt);
+        match next {
+            Next::Complete => return End::Complete,
+            Next::Answer(reply) => return End::Answer(reply),
+            Next::Broken(broken) => return broken_for_good(side, &slot, broken).await,
+            Next::Elsewhere => attempts.move_on(slot),
+            Next::Repeat | Next::Again(_) if !request.rewind() => {
+                return End::Answer(Ending::UpstreamClosed.into());
             }
-            Outcome::Unreachable => {
-                let now = Instant::now();
-                outstanding.finished(now, balance::Outcome::Failure);
-                slot.refused(now, &thread.random);
-                thread.recorder.retried(direction, Ending::UpstreamRefused.flag());
-                drop(attempt);
-                attempts.move_on(slot);
-            }
-            Outcome::Broken(broken)
-                if broken.repeatable && attempt.may.repeat && request.rewind() =>
-            {
-                drop(outstanding);
-                thread.recorder.retried(direction, broken.ending().flag());
-                drop(attempt);
-                attempts.repeat(slot);
-            }
-            Outcome::Broken(broken) => {
-                let outcome = balance::Outcome::of_ending(broken.ending());
-                outstanding.finished(record.head_at.unwrap_or_else(Instant::now), outcome);
-                if broken.repeatable
-                    && let Some(gone) = Box::pin(side.gone(&slot)).await
-                {
-                    return End::Answer(side.unreached(gone));
-                }
-                // The client's connection is good: it stays.
-                if broken.answerable && broken.ending().is_timeout() {
-                    return End::Answer(broken.reply);
-                }
-                return End::Broken(broken);
+            Next::Repeat => attempts.repeat(slot),
+            Next::Again(wait) => {
+                attempts.again(Some(slot));
+                pause(wait).await;
             }
         }
     }
 }
 
 /// What watches the request's time, where something limits it.
-fn clock(plan: &Plan, record: &RequestRecord) -> Option<Box<Clock>> {
-    let times = Times::new(&plan.timeouts(), None, record.begun);
+fn clock(plan: &Plan, told: Option<Duration>, record: &RequestRecord) -> Option<Box<Clock>> {
+    let told = told.and_then(|left| record.begun.checked_add(left));
+    let mut times = Times::new(&plan.timeouts(), told, record.begun);
+    times.attempt_begins(record.begun, plan.attempt_timeout(0));
     (!times.is_endless()).then(|| Box::new(Clock::new(times)))
+}
+
+/// Boxed: few requests wait here, and every idle connection would keep the room.
+async fn pause(wait: Duration) {
+    if !wait.is_zero() {
+        Box::pin(tokio::time::sleep(wait)).await;
+    }
+}
+
+/// The end of a request after its last attempt, which has stopped early.
+async fn broken_for_good<S: Side>(side: &S, slot: &Slot<Peer>, broken: Broken) -> End {
+    // The client's connection is good: it stays.
+    if broken.answerable && broken.ending().is_timeout() {
+        return End::Answer(broken.reply);
+    }
+    if broken.repeatable
+        && let Some(gone) = Box::pin(side.gone(slot)).await
+    {
+        return End::Answer(side.unreached(gone));
+    }
+    End::Broken(broken)
+}
+
+/// What follows an attempt.
+enum Next {
+    /// Nothing: the response was passed on.
+    Complete,
+    /// The proxy answers.
+    Answer(LocalReply),
+    /// Nothing: it has stopped early.
+    Broken(Broken),
+    /// The same at another endpoint; the request is at its beginning.
+    Elsewhere,
+    /// The same on a fresh connection.
+    Repeat,
+    /// What the route asks for, after a wait.
+    Again(Duration),
+}
+
+/// What the attempts of one request share.
+struct Course<'a> {
+    thread: &'a ThreadContext,
+    direction: Direction,
+    plan: &'a Plan,
+    pool: &'a Backend,
+}
+
+impl<'a> Course<'a> {
+    /// What decides about the next attempt, where the route has retries.
+    fn judge(&self, retries: u8, clock: Option<&Clock>) -> Option<Judge<'a>> {
+        let rule = self.plan.retry()?;
+        Some(Judge {
+            rule,
+            retries,
+            repeatable: self.plan.attempts.after_response,
+            deadline: clock.and_then(|clock| clock.times.deadline).map(|(at, _)| at),
+            budget: &self.pool.budget,
+            random: self.thread.random.unit(),
+            recorder: &self.thread.recorder,
+            route: self.plan.route.as_ref()?,
+            denied: Cell::new(None),
+        })
+    }
+
+    /// How long to wait before the next attempt, where no endpoint could be connected to: none has received a byte, so every
+    /// method may be sent again.
+    fn after_refusal(
+        &self,
+        refusal: &Refusal,
+        judge: Option<Judge<'_>>,
+        record: &mut RequestRecord,
+    ) -> Option<Duration> {
+        let judge = judge.filter(|_| refusal.ending.is_of_connect())?;
+        let wait = judge.again(true, true);
+        self.note_denied(&judge, record);
+        if wait.is_some() {
+            self.thread.recorder.retried(self.direction, refusal.ending.flag());
+        }
+        wait
+    }
+
+    /// What follows an attempt, and the accounts of it.
+    fn after<U>(
+        &self,
+        outcome: Outcome,
+        attempt: &Attempt<'_, U>,
+        outstanding: Outstanding<Peer>,
+        record: &mut RequestRecord,
+    ) -> Next {
+        let recorder = &self.thread.recorder;
+        let next = match outcome {
+            Outcome::Complete => {
+                let outcome = balance::Outcome::of_status(record.status);
+                outstanding.finished(record.head_at.unwrap_or_else(Instant::now), outcome);
+                Next::Complete
+            }
+            Outcome::Unreachable => {
+                let now = Instant::now();
+                outstanding.finished(now, balance::Outcome::Failure);
+                attempt.slot.refused(now, &self.thread.random);
+                if !self.pool.budget.take(now) {
+                    self.denied(record, Denied::Budget);
+                    return Next::Answer(Ending::UpstreamRefused.into());
+                }
+                recorder.retried(self.direction, Ending::UpstreamRefused.flag());
+                Next::Elsewhere
+            }
+            Outcome::Rejected(Rejected { answer, wait }) => {
+                let now = Instant::now();
+                outstanding.finished(now, balance::Outcome::Failure);
+                record.rejected(&answer, now);
+                recorder.retried(self.direction, "response");
+                Next::Again(wait)
+            }
+            Outcome::Broken(broken) => self.after_broken(broken, attempt, outstanding, record),
+        };
+        if let Some(judge) = &attempt.judge {
+            self.note_denied(judge, record);
+        }
+        next
+    }
+
+    /// A connection that was lost is repeated first by the plan that holds for all requests, then by the route.
+    fn after_broken<U>(
+        &self,
+        broken: Broken,
+        attempt: &Attempt<'_, U>,
+        outstanding: Outstanding<Peer>,
+        record: &mut RequestRecord,
+    ) -> Next {
+        let ending = broken.ending();
+        let recorder = &self.thread.recorder;
+        if broken.repeatable && attempt.may.repeat && !ending.ends_attempt() {
+            let now = Instant::now();
+            let paid = self.pool.budget.take(now);
+            // A server that has not begun is not loaded by it, and each request gets this once: it counts and is not denied.
+            if !paid && broken.unprocessed {
+                self.pool.budget.spend(now);
+            }
+            if paid || broken.unprocessed {
+                recorder.retried(self.direction, ending.flag());
+                return Next::Repeat;
+            }
+            self.denied(record, Denied::Budget);
+        } else if let Some(judge) = &attempt.judge
+            && (broken.repeatable || ending.ends_attempt())
+            && let Some(wait) = judge.again(broken.repeatable, true)
+        {
+            recorder.retried(self.direction, ending.flag());
+            outstanding.finished(Instant::now(), balance::Outcome::of_ending(ending));
+            return Next::Again(wait);
+        }
+        let outcome = balance::Outcome::of_ending(ending);
+        outstanding.finished(record.head_at.unwrap_or_else(Instant::now), outcome);
+        Next::Broken(broken)
+    }
+
+    fn note_denied(&self, judge: &Judge<'_>, record: &mut RequestRecord) {
+        if let Some(why) = judge.denied.get() {
+            self.denied(record, why);
+        }
+    }
+
+    fn denied(&self, record: &mut RequestRecord, why: Denied) {
+        record.retry_denied = Some(why.as_str());
+        self.thread.recorder.retry_denied(self.direction, why.as_str());
+    }
 }

@@ -4,6 +4,7 @@ use crate::authorize::Connection;
 use crate::balance::Slot;
 use crate::ending::Ending;
 use crate::refusal::Refusal;
+use crate::request::retry::Answer;
 use crate::telemetry::access_log::Line;
 use crate::telemetry::{Direction, HttpSeries};
 use crate::thread::ThreadContext;
@@ -28,6 +29,10 @@ pub struct RequestRecord {
     pub request_bytes: u64,
     /// Bytes of the response's body that were passed on.
     pub response_bytes: u64,
+    /// How often it was sent to an endpoint.
+    pub attempts: u32,
+    /// Why it was not sent once more, in a word.
+    pub retry_denied: Option<&'static str>,
     /// The series of the endpoint that it was sent to last.
     series: Option<Rc<HttpSeries>>,
     /// Made only where the access log is on.
@@ -63,6 +68,8 @@ impl RequestRecord {
             grpc: None,
             request_bytes: 0,
             response_bytes: 0,
+            attempts: 0,
+            retry_denied: None,
             series: None,
             description,
         }
@@ -74,9 +81,18 @@ impl RequestRecord {
         if let Some(description) = &mut self.description {
             description.endpoint = Some(slot.endpoint.address);
         }
+        self.attempts += 1;
         if !self.series.as_ref().is_some_and(|known| Rc::ptr_eq(known, &series)) {
             series.request();
             self.series = Some(series);
+        }
+    }
+
+    /// The endpoint that it was sent to last has given a response that is not passed on: it counts there.
+    pub fn rejected(&mut self, answer: &Answer, now: Instant) {
+        if let Some(series) = self.series.take() {
+            let latency = now.saturating_duration_since(self.begun);
+            series.response(answer.status, answer.grpc, Ending::Complete, latency);
         }
     }
 
@@ -158,6 +174,8 @@ impl RequestRecord {
             response_bytes: self.response_bytes,
             first_byte: self.head_at.map_or(total, |at| at.saturating_duration_since(self.begun)),
             total,
+            attempts: self.attempts,
+            retry_denied: self.retry_denied.unwrap_or_default(),
             ending,
         });
     }

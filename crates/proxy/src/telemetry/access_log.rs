@@ -79,6 +79,10 @@ pub struct Line<'a> {
     pub first_byte: Duration,
     /// To the last.
     pub total: Duration,
+    /// How often it was sent to an endpoint.
+    pub attempts: u32,
+    /// Why it was not sent once more; empty where nothing was to be sent again.
+    pub retry_denied: &'a str,
     /// How it ended.
     pub ending: Ending,
 }
@@ -232,6 +236,8 @@ fn json(record: &Line<'_>) -> String {
         "response_bytes": record.response_bytes,
         "first_byte_ms": milliseconds(record.first_byte),
         "total_ms": milliseconds(record.total),
+        "attempts": record.attempts,
+        "retry_denied": record.retry_denied,
         "ending": record.ending.flag(),
     })
     .to_string();
@@ -267,6 +273,8 @@ mod tests {
             response_bytes: 12,
             first_byte: Duration::from_micros(1500),
             total: Duration::from_micros(2250),
+            attempts: 1,
+            retry_denied: "",
             ending: Ending::Complete,
         }
     }
@@ -311,6 +319,7 @@ mod tests {
         assert_eq!(value["uri"], "/a?b=\"c\"\n\u{fffd}");
         assert_eq!(value["status"], 200);
         assert_eq!(value["first_byte_ms"], 1.5);
+        assert_eq!(value["attempts"], 1);
         assert_eq!(value["ending"], "complete");
     }
 

@@ -16,6 +16,11 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
         "counter",
         "Access log lines that were dropped because standard output was slow.",
     ),
+    (
+        "http_retries_denied_total",
+        "counter",
+        "Requests that failed and were not sent again though their route has retries or their connection was lost, by reason.",
+    ),
     ("http_retries_total", "counter", "Retries of requests."),
     ("inbound_http_authz_allow_total", "counter", "Inbound requests that policy allowed."),
     ("inbound_http_authz_deny_total", "counter", "Inbound requests that policy denied."),
@@ -32,6 +37,22 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
         "outbound_http_errors_total",
         "counter",
         "Outbound requests that the proxy answered itself, without an endpoint, by reason.",
+    ),
+    (
+        "outbound_http_route_retry_limit_exceeded_total",
+        "counter",
+        "Failed requests that were not sent again because the route's number of retries was reached.",
+    ),
+    (
+        "outbound_http_route_retry_overflow_total",
+        "counter",
+        "Failed requests that were not sent again because the destination's retry budget was used up.",
+    ),
+    ("outbound_http_route_retry_requests_total", "counter", "Retries that routes asked for."),
+    (
+        "outbound_http_route_retry_successes_total",
+        "counter",
+        "Retries that routes asked for and that got a response that was passed on.",
     ),
     ("outbound_tcp_errors_total", "counter", "Outbound connections that ended with an error."),
     (

@@ -3,7 +3,9 @@
 use super::histogram::Histogram;
 use super::labels::{AuthzLabels, Direction, HttpLabels, LabelText, TcpLabels, Transport};
 use super::registry::Registry;
-use super::series::{Activity, Counter, EndpointsGauge, HttpSeries, TcpSeries, Watched, lock};
+use super::series::{
+    Activity, Counter, EndpointsGauge, HttpSeries, RetrySeries, TcpSeries, Watched, lock,
+};
 use crate::ending::Ending;
 use hashbrown::HashMap;
 use leno_model::name::Resource;
@@ -16,6 +18,9 @@ use std::time::{Duration, Instant};
 /// Label of the series that stands for all that are too many.
 const OVERFLOW: &str = "overflow=\"true\"";
 
+/// Routes whose retries a thread remembers; beyond that it asks the registry again.
+const ROUTES_MAX: usize = 64;
+
 /// One per data thread.
 pub struct Recorder {
     registry: Arc<Registry>,
@@ -26,6 +31,8 @@ pub struct Recorder {
     refused: RefCell<Cache<(Resource, &'static str), Counter>>,
     /// Counters whose labels are words of ours: few, so found by looking through them.
     words: RefCell<Vec<(Words, Rc<Counter>)>>,
+    /// Retries by parent and route; few in practice.
+    retries: RefCell<Vec<(Resource, Resource, Rc<RetrySeries>)>>,
     detect: RefCell<[Option<Arc<Histogram>>; 2]>,
 }
 
@@ -60,6 +67,7 @@ impl Recorder {
             authz: RefCell::new(Cache::new()),
             refused: RefCell::new(Cache::new()),
             words: RefCell::default(),
+            retries: RefCell::default(),
             detect: RefCell::default(),
         }
     }
@@ -183,6 +191,40 @@ impl Recorder {
     /// A request was tried again; `reason` is a word of ours.
     pub fn retried(&self, direction: Direction, reason: &'static str) {
         self.word("http_retries_total", direction, reason).add(1);
+    }
+
+    /// A request that failed was not tried again; `reason` is a word of ours.
+    pub fn retry_denied(&self, direction: Direction, reason: &'static str) {
+        self.word("http_retries_denied_total", direction, reason).add(1);
+    }
+
+    /// The retries of a route. Asked for where there is one to be counted.
+    #[must_use]
+    pub fn route_retries(&self, parent: &Resource, route: &Resource) -> Rc<RetrySeries> {
+        let mut known = self.retries.borrow_mut();
+        if let Some((.., series)) = known.iter().find(|(p, r, _)| p == parent && r == route) {
+            return series.clone();
+        }
+        let mut text = LabelText::new();
+        text.resource("parent", Some(parent));
+        text.resource("route", Some(route));
+        let mut families = lock(&self.registry.families);
+        let mut register = |name| {
+            let family = families.counters.entry(name).or_default();
+            let cell = family.register(&text.0, self.registry.series_max);
+            Counter::new(cell.unwrap_or_else(|| family.register_anyway(OVERFLOW)))
+        };
+        let series = Rc::new(RetrySeries {
+            requests: register("outbound_http_route_retry_requests_total"),
+            successes: register("outbound_http_route_retry_successes_total"),
+            limit_exceeded: register("outbound_http_route_retry_limit_exceeded_total"),
+            overflow: register("outbound_http_route_retry_overflow_total"),
+        });
+        if known.len() >= ROUTES_MAX {
+            known.clear();
+        }
+        known.push((parent.clone(), route.clone(), series.clone()));
+        series
     }
 
     /// The protocol of a connection was looked for, for so long; `timed_out` where the client sent nothing in time.

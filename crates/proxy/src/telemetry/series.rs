@@ -151,6 +151,19 @@ impl TcpSeries {
     }
 }
 
+/// Retries that one route has asked for, on one thread.
+#[derive(Debug)]
+pub struct RetrySeries {
+    /// Attempts after the first.
+    pub requests: Rc<Counter>,
+    /// Of those, attempts with a response that was passed on.
+    pub successes: Rc<Counter>,
+    /// Requests that needed one more than the route allows.
+    pub limit_exceeded: Rc<Counter>,
+    /// Requests for which the destination's budget had nothing left.
+    pub overflow: Rc<Counter>,
+}
+
 /// One number that only grows, on one thread.
 pub struct Counter(Arc<AtomicU64>);
 

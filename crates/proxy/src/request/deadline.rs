@@ -1,0 +1,151 @@
+//! Deadlines travel: how much time a client gives a request, and how the next hop gets what is left.
+//!
+//! gRPC has `grpc-timeout`. For HTTP, a proxy sends [`HEADER`] to another proxy, which removes it. It counts only from clients with an
+//! identity of the mesh.
+
+use leno_model::route::RequestView;
+use std::time::{Duration, Instant};
+
+/// Milliseconds that are left, from proxy to proxy.
+pub const HEADER: &str = "leno-deadline-ms";
+/// A server's proxy waits a little longer than a client's proxy, which gives the more exact reason.
+const GRACE: Duration = Duration::from_millis(20);
+/// Digits that a `grpc-timeout` may have.
+const GRPC_DIGITS_MAX: usize = 8;
+
+/// The time that a client gives this request. Zero means that it is over.
+#[must_use]
+pub fn of_request(request: &impl RequestView, from_mesh: bool, is_http2: bool) -> Option<Duration> {
+    let mut left = None;
+    // Every value is read; the shortest time counts.
+    let mut tell = |told: Option<Duration>| {
+        left = told.into_iter().chain(left).min();
+        false
+    };
+    if is_http2 {
+        request.any_header("grpc-timeout", &mut |value| tell(grpc_timeout(value)));
+    }
+    if from_mesh {
+        let millis = |value: &str| value.parse::<u32>().ok().map(u64::from);
+        request.any_header(HEADER, &mut |value| tell(millis(value).map(Duration::from_millis)));
+        return left.map(|left| if left.is_zero() { left } else { left + GRACE });
+    }
+    left
+}
+
+/// Reads `100m`: digits and a unit of H, M, S, m, u or n.
+fn grpc_timeout(value: &str) -> Option<Duration> {
+    let unit = value.as_bytes().last()?;
+    let digits = &value[..value.len().checked_sub(1)?];
+    if digits.is_empty() || digits.len() > GRPC_DIGITS_MAX {
+        return None;
+    }
+    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count = digits.parse::<u64>().ok()?;
+    Some(match unit {
+        b'H' => Duration::from_secs(count * 3600),
+        b'M' => Duration::from_secs(count * 60),
+        b'S' => Duration::from_secs(count),
+        b'm' => Duration::from_millis(count),
+        b'u' => Duration::from_micros(count),
+        b'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// Milliseconds from now to the deadline, rounded up: work that has begun in time is not refused.
+#[must_use]
+pub fn millis_left(deadline: Instant, now: Instant) -> u128 {
+    deadline.saturating_duration_since(now).as_nanos().div_ceil(1_000_000)
+}
+
+/// The value of `grpc-timeout` for so many milliseconds.
+#[must_use]
+pub fn grpc_value(millis: u128) -> String {
+    if millis < 10_u128.pow(8) {
+        format!("{millis}m")
+    } else {
+        format!("{}S", (millis / 1000).min(99_999_999))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Request<'a>(&'a [(&'a str, &'a str)]);
+
+    impl RequestView for Request<'_> {
+        fn host(&self) -> &str {
+            ""
+        }
+        fn path(&self) -> &str {
+            ""
+        }
+        fn query(&self) -> &str {
+            ""
+        }
+        fn method(&self) -> &str {
+            ""
+        }
+        fn any_header(&self, name: &str, predicate: &mut dyn FnMut(&str) -> bool) -> bool {
+            self.0.iter().any(|(n, value)| *n == name && predicate(value))
+        }
+    }
+
+    #[test]
+    fn deadlines_of_requests() {
+        let check = |headers: &[(&str, &str)], from_mesh, expected: Option<u64>| {
+            let left = of_request(&Request(headers), from_mesh, true);
+            assert_eq!(left, expected.map(Duration::from_millis), "{headers:?} {from_mesh}");
+        };
+        check(&[], true, None);
+        check(&[("grpc-timeout", "100m")], false, Some(100));
+        check(&[("grpc-timeout", "100m")], true, Some(120));
+        check(&[("leno-deadline-ms", "50")], false, None);
+        check(&[("leno-deadline-ms", "50")], true, Some(70));
+        check(&[("leno-deadline-ms", "0")], true, Some(0));
+        check(&[("leno-deadline-ms", "50"), ("leno-deadline-ms", "1")], true, Some(21));
+        check(&[("leno-deadline-ms", "50"), ("grpc-timeout", "2S")], true, Some(70));
+        for wrong in ["", "-1", "1.5", "99999999999", "soon"] {
+            check(&[("leno-deadline-ms", wrong)], true, None);
+        }
+        assert_eq!(of_request(&Request(&[("grpc-timeout", "1S")]), false, false), None);
+    }
+
+    #[test]
+    fn timeouts_of_grpc() {
+        let check = |text: &str, expected: Option<Duration>| {
+            assert_eq!(grpc_timeout(text), expected, "{text}");
+        };
+        check("1H", Some(Duration::from_secs(3600)));
+        check("2M", Some(Duration::from_secs(120)));
+        check("3S", Some(Duration::from_secs(3)));
+        check("4m", Some(Duration::from_millis(4)));
+        check("5u", Some(Duration::from_micros(5)));
+        check("6n", Some(Duration::from_nanos(6)));
+        check("99999999H", Some(Duration::from_secs(99_999_999 * 3600)));
+        for wrong in ["", "1", "S", "1s", "123456789S", "-1S", "1.5S", "+1S", "1\u{e9}"] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn what_is_left() {
+        let now = Instant::now();
+        let check = |micros, expected| {
+            let deadline = now + Duration::from_micros(micros);
+            assert_eq!(millis_left(deadline, now), expected, "{micros}");
+        };
+        check(0, 0);
+        check(1, 1);
+        check(1000, 1);
+        check(1001, 2);
+        assert_eq!(millis_left(now, now + Duration::from_secs(1)), 0);
+        assert_eq!(grpc_value(1500), "1500m");
+        assert_eq!(grpc_value(100_000_000), "100000S");
+        assert_eq!(grpc_value(u128::MAX), "99999999S");
+    }
+}
