@@ -75,11 +75,7 @@ pub async fn serve<S: Side>(
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
                     place.iter().for_each(|place| place.busy());
-                    streams.push(async move {
-                        let begun = thread.swept_at();
-                        let ended = request::serve(thread, side, request, respond).await;
-                        (ended, thread.swept_at().saturating_duration_since(begun) <= EARLY)
-                    });
+                    streams.push(request::serve(thread, side, request, respond));
                 }
                 Some(Err(error)) => break ending_of(&error, Ending::ClientReset),
                 None => break Ending::Complete,

@@ -9,7 +9,7 @@ use crate::io::{Buffer, Stream};
 use crate::refusal::Refusal;
 use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place};
 use crate::request::deadline;
-use crate::request::decision::Plan;
+use crate::request::decision::{self, Plan};
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::LocalReply;
 use crate::request::record::{Description, RequestRecord};
@@ -179,7 +179,9 @@ impl Codec for Http1Request<'_> {
     /// Writes what goes up first into `parts.onward`, and takes it out of `ahead`.
     fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
         let head = &self.parts.request;
-        let mut lines = Lines::of(plan.request_changes());
+        let has = |name| head.header(self.ahead.filled(), name).is_some();
+        let has_ours = has(decision::CLIENT_ID) || has(deadline::HEADER);
+        let mut lines = Lines::of(plan.request_changes(has_ours));
         let target = plan.target();
         if let Some(host) = target.and_then(|target| target.host.as_deref()) {
             lines.set.extend(FieldLine::new("host", host.as_bytes()));

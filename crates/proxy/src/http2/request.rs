@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::request::attempts::AttemptPlan;
 use crate::request::codec::{Acquired, Attempt, Broken, Codec, Outcome, Place, Rejected};
 use crate::request::deadline;
-use crate::request::decision::Plan;
+use crate::request::decision::{self, Plan};
 use crate::request::engine;
 use crate::request::filters::headers;
 use crate::request::local_reply::{LocalReply, UNREACHABLE};
@@ -26,26 +26,32 @@ use crate::upstream::Peer;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Serves one stream, and returns how it ended.
+/// Looked for in each request: made once.
+static OURS: [HeaderName; 2] =
+    [HeaderName::from_static(decision::CLIENT_ID), HeaderName::from_static(deadline::HEADER)];
+
+/// Serves one stream, and returns how it ended, and whether it ended early.
 pub async fn serve<S: Side>(
     thread: &Rc<ThreadContext>,
     side: &S,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-) -> Ending {
+) -> (Ending, bool) {
+    let begun = thread.swept_at();
     let (parts, body) = request.into_parts();
     let is_grpc = is_grpc(&parts.headers);
     let ended = body.is_end_stream();
     let up = Body::new(body, ended);
     let (flight, reset) = (None, None);
     let mut request = Http2Request { parts, ended, up, respond, is_grpc, flight, reset };
-    engine::serve(thread, side, &mut request).await
+    let ended = engine::serve(thread, side, &mut request).await;
+    (ended, thread.swept_at().saturating_duration_since(begun) <= super::EARLY)
 }
 
 /// One HTTP/2 request stream, as the engine sees it.
@@ -105,7 +111,8 @@ impl Codec for Http2Request {
     }
 
     fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
-        for change in plan.request_changes() {
+        let has_ours = OURS.iter().any(|name| self.parts.headers.contains_key(name));
+        for change in plan.request_changes(has_ours) {
             headers::apply(change, &mut self.parts.headers);
         }
         if let Some(target) = plan.target() {

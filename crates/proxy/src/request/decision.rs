@@ -13,10 +13,12 @@ use leno_model::route::{Filter, HeaderChange, OutboundPolicy, RequestView as _, 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// What a request to our application loses. The deadline is between proxies. linkerd's proxies set this header from the client's certificate, so an
-/// application may trust it: no client may send it.
+/// linkerd's proxies set this header from the client's certificate, so an application may trust it: no client may send it.
+pub const CLIENT_ID: &str = "l5d-client-id";
+
+/// What a request to our application loses. The deadline is between proxies.
 static TO_APPLICATION: LazyLock<HeaderChange> = LazyLock::new(|| HeaderChange {
-    remove: vec!["l5d-client-id".into(), deadline::HEADER.into()],
+    remove: vec![CLIENT_ID.into(), deadline::HEADER.into()],
     ..HeaderChange::default()
 });
 
@@ -49,8 +51,9 @@ impl Plan {
         Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by, changes: None }
     }
 
-    pub fn request_changes(&self) -> impl Iterator<Item = &HeaderChange> {
-        let ours = self.route.is_none().then(|| &*TO_APPLICATION);
+    /// `has_ours` says whether the request has the header [`CLIENT_ID`] or [`deadline::HEADER`], which few have.
+    pub fn request_changes(&self, has_ours: bool) -> impl Iterator<Item = &HeaderChange> {
+        let ours = (has_ours && self.route.is_none()).then(|| &*TO_APPLICATION);
         ours.into_iter().chain(headers::of_request(self.filters()))
     }
 
@@ -122,12 +125,13 @@ mod tests {
     #[test]
     fn no_client_sets_the_header_of_its_identity() {
         let plan = Plan::to_application(None);
-        let lines = headers::Lines::of(plan.request_changes());
-        assert_eq!(lines.remove.as_slice(), ["l5d-client-id", deadline::HEADER]);
+        assert_eq!(plan.request_changes(false).count(), 0);
+        let lines = headers::Lines::of(plan.request_changes(true));
+        assert_eq!(lines.remove.as_slice(), [CLIENT_ID, deadline::HEADER]);
         let mut fields = HeaderMap::new();
         fields.append("l5d-client-id", "admin".parse().unwrap());
         fields.append("l5d-client-id", "root".parse().unwrap());
-        plan.request_changes().for_each(|change| headers::apply(change, &mut fields));
+        plan.request_changes(true).for_each(|change| headers::apply(change, &mut fields));
         assert!(fields.is_empty(), "{fields:?}");
     }
 }
