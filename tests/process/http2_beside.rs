@@ -221,8 +221,12 @@ fn a_client_that_resets_all_its_streams_is_sent_away_and_no_other() {
             get(&send, 1).await
         });
         let error = resetting.expect_err("it resets too many");
-        let reason = error.downcast_ref::<h2::Error>().and_then(h2::Error::reason);
-        anyhow::ensure!(reason == Some(Reason::ENHANCE_YOUR_CALM), "{error:#}");
+        let ended = error.downcast_ref::<h2::Error>();
+        // A client that still writes may see the end of its connection before it has read the reason.
+        let sent_away = ended.is_some_and(|ended| {
+            ended.reason() == Some(Reason::ENHANCE_YOUR_CALM) || ended.is_io()
+        });
+        anyhow::ensure!(sent_away, "{error:#}");
         mesh.pod("beside").namespace.block_on(|| async move {
             let send = connect(address, 1 << 20).await?;
             within("a small body", SMALL_WITHIN, get(&send, 10)).await??;

@@ -1,5 +1,6 @@
 //! Limits of the proxy: each is kept, named in what is said, and the process lives on.
 
+mod abuse;
 mod crowds;
 
 use leno_tests::mesh::{Mesh, Meshed, Plan};

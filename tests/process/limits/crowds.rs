@@ -58,7 +58,7 @@ const PORT: u16 = 8001;
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: server\r\n\r\n";
 
 /// Client, stranger and a server that answers, whose proxy has these variables.
-fn serving(name: &str, variables: &[(&str, &str)]) -> Mesh {
+pub(super) fn serving(name: &str, variables: &[(&str, &str)]) -> Mesh {
     let mut plan = Plan::new().pod("client").unmeshed_pod("stranger").pod("server");
     for (name, value) in variables {
         plan = plan.proxy_env(name, value);
