@@ -54,7 +54,7 @@ fn world() -> World {
     layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), MANIFESTS));
     let world = World::build(&layers.inventory(), &MeshNames::default(), 1);
     let problems: Vec<_> = world.problems.iter().map(|problem| problem.field.as_str()).collect();
-    assert_eq!(problems, ["spec.rules[0].timeouts"], "{:?}", world.problems);
+    assert!(problems.is_empty(), "{:?}", world.problems);
     world
 }
 

@@ -35,15 +35,13 @@ pub fn of_request(request: &impl RequestView, from_mesh: bool, is_http2: bool) -
 
 /// Reads `100m`: digits and a unit of H, M, S, m, u or n.
 fn grpc_timeout(value: &str) -> Option<Duration> {
-    let unit = value.as_bytes().last()?;
-    let digits = &value[..value.len().checked_sub(1)?];
-    if digits.is_empty() || digits.len() > GRPC_DIGITS_MAX {
+    // By bytes: the value is a client's, and its last character may have several.
+    let (unit, digits) = value.as_bytes().split_last()?;
+    if digits.is_empty() || digits.len() > GRPC_DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit)
+    {
         return None;
     }
-    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    let count = digits.parse::<u64>().ok()?;
+    let count = digits.iter().fold(0, |count, digit| count * 10 + u64::from(digit - b'0'));
     Some(match unit {
         b'H' => Duration::from_secs(count * 3600),
         b'M' => Duration::from_secs(count * 60),

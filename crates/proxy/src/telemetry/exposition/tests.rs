@@ -173,6 +173,7 @@ fn what_is_counted_by_words() {
     recorder.request_refused(Direction::Outbound, Ending::NoEndpoints, Some(&service));
     recorder.request_refused(Direction::Inbound, Ending::PolicyDenied, None);
     recorder.retried(Direction::Outbound, "connection_died");
+    recorder.retry_denied(Direction::Outbound, "budget");
     recorder.detected(Direction::Inbound, Duration::from_millis(20), true);
     recorder.authz(Transport::Http, true, &authz()).add(3);
     recorder.authz(Transport::Http, false, &authz()).add(1);
