@@ -180,7 +180,7 @@ impl Codec for Http1Request<'_> {
     fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
         let head = &self.parts.request;
         let has = |name| head.header(self.ahead.filled(), name).is_some();
-        let has_ours = has(decision::CLIENT_ID) || has(deadline::HEADER);
+        let has_ours = plan.route.is_none() && (has(decision::CLIENT_ID) || has(deadline::HEADER));
         let mut lines = Lines::of(plan.request_changes(has_ours));
         let target = plan.target();
         if let Some(host) = target.and_then(|target| target.host.as_deref()) {

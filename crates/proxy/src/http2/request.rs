@@ -111,7 +111,8 @@ impl Codec for Http2Request {
     }
 
     fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
-        let has_ours = OURS.iter().any(|name| self.parts.headers.contains_key(name));
+        let headers = &self.parts.headers;
+        let has_ours = plan.route.is_none() && OURS.iter().any(|name| headers.contains_key(name));
         for change in plan.request_changes(has_ours) {
             headers::apply(change, &mut self.parts.headers);
         }

@@ -68,6 +68,15 @@ impl Plan {
         self.changes.as_ref().map(|changes| &changes.target)
     }
 
+    /// Whether its rule can limit the time of the request or of an attempt.
+    #[must_use]
+    pub fn limits_time(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| {
+            let rule = route.rule();
+            rule.retry.is_some() || rule.timeouts != Timeouts::default()
+        })
+    }
+
     /// How long the request may take, by its rule.
     #[must_use]
     pub fn timeouts(&self) -> Timeouts {

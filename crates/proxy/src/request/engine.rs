@@ -165,6 +165,9 @@ async fn forward<S: Side, C: Codec>(
 
 /// What watches the request's time, where something limits it.
 fn clock(plan: &Plan, told: Option<Duration>, record: &RequestRecord) -> Option<Box<Clock>> {
+    if told.is_none() && !plan.limits_time() {
+        return None;
+    }
     let told = told.and_then(|left| record.begun.checked_add(left));
     let mut times = Times::new(&plan.timeouts(), told, record.begun);
     times.attempt_begins(record.begun, plan.attempt_timeout(0));

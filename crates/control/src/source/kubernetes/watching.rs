@@ -27,8 +27,8 @@ const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(200), max: Duration::from_secs(5), jitter_ratio: 0.5 };
 /// A watch that lived at least so long was a good one, and the next failure is a first failure.
 const WATCH_GOOD: Duration = Duration::from_secs(5);
-/// Kinds of this group are installed beside the cluster's own, or are not.
-const GATEWAY_API: &str = "gateway.networking.k8s.io";
+/// Groups of the API server itself. Kinds of other groups are installed, or are not.
+const BUILT_IN: [&str; 2] = ["", "discovery.k8s.io"];
 /// The kind is taken for absent when it was missing so often in a row: an API server that starts may not know it yet.
 const ABSENT_ANSWERS: u32 = 2;
 /// A failure that lasts is said again after so many tries.
@@ -269,7 +269,7 @@ impl Watching {
             .unwrap_or_default();
         Err(match status.as_u16() {
             // Built-in kinds always exist: a 404 for one comes from something else, such as a gateway before the API server.
-            404 if group_of(self.kind).0 == GATEWAY_API => Stopped::Absent,
+            404 if !BUILT_IN.contains(&group_of(self.kind).0) => Stopped::Absent,
             410 => Stopped::Forgotten,
             code => Stopped::Failed(format!("{code} {}", failure.message)),
         })

@@ -216,3 +216,22 @@ async fn pages_become_smaller_until_they_can_be_read() {
     let names: Vec<_> = objects.iter().map(|object| object.key.name.to_string()).collect();
     assert_eq!(names, ["a", "b"]);
 }
+
+/// A kind that the cluster does not have is an empty list, or nothing would ever be served. A built-in kind is in every cluster.
+#[tokio::test(start_paused = true)]
+async fn kinds_that_are_not_installed_are_empty() {
+    for kind in crate::source::kubernetes::WATCHED {
+        let missing = || whole(404, &json!("404 page not found"));
+        let server = ApiServer::new((0..64).map(|_| missing()));
+        let (out, mut events) = mpsc::channel(1);
+        let client = Client::new(server, "default");
+        let watching = Watching::new(client, kind, out, Arc::default());
+        let run = tasks::spawn("watching", watching.run());
+        let heard = tokio::time::timeout(Duration::from_secs(10), events.recv()).await;
+        run.abort();
+        let is_empty =
+            matches!(heard, Ok(Some(Event::Listed { objects, .. })) if objects.is_empty());
+        let built_in = ["Namespace", "ServiceAccount", "Pod", "Service", "EndpointSlice"];
+        assert_eq!(is_empty, !built_in.contains(&kind.0), "{kind:?}");
+    }
+}
