@@ -113,7 +113,10 @@ fn installed(ground: &Ground, leno: &Path, work: impl FnOnce() -> Result<()>) ->
     let definitions = definitions.to_str().context("a path in UTF-8")?;
     let words = ["delete", "--ignore-not-found", "-f", definitions];
     let cleared = command::step(&mut ground.kubectl(&words));
-    worked.and(removed).and(cleared)
+    // `leno uninstall` leaves them: with a definition, all objects of its kind are deleted.
+    let words = ["delete", "customresourcedefinitions", "-l", "app.kubernetes.io/part-of=leno"];
+    let undefined = command::step(&mut ground.kubectl(&words));
+    worked.and(removed).and(cleared).and(undefined)
 }
 
 /// The standard channel of the Gateway API's own definitions.
