@@ -241,7 +241,8 @@ fn command(place: &Place, words: &[&str]) -> Command {
     let leno = binaries::find("leno").expect("leno");
     let mut command = Command::new(leno);
     command.args(words);
-    if !["endpoints", "controller-metrics", "-A"].iter().any(|word| words.contains(word)) {
+    if !["endpoints", "controller-metrics", "version", "-A"].iter().any(|word| words.contains(word))
+    {
         command.args(["-n", &place.name]);
     }
     command
