@@ -182,14 +182,13 @@ fn what_is_counted_by_words() {
     recorder.ended(Direction::Inbound, Ending::PolicyDenied);
     let dropped = registry.counter("access_log_dropped_total", "");
     dropped.fetch_add(5, std::sync::atomic::Ordering::Relaxed);
-    for name in [
+    let _of_routes = [
         "outbound_http_route_retry_limit_exceeded_total",
         "outbound_http_route_retry_overflow_total",
         "outbound_http_route_retry_requests_total",
         "outbound_http_route_retry_successes_total",
-    ] {
-        let _registered = registry.counter(name, "");
-    }
+    ]
+    .map(|name| registry.counter(name, ""));
     let backend = Resource::object("", "Service", "default", "web");
     let gauge = recorder.endpoints(&backend, &backend);
     let other = Recorder::new(registry.clone());
