@@ -20,7 +20,7 @@ use leno_runtime::tasks;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 /// Events that are being written at the same time.
 const EVENTS_AT_A_TIME_MAX: usize = 4;
@@ -112,7 +112,7 @@ impl Admission {
             let _turn = turn;
             let written = timeout(API_WAIT_MAX, api.create(&PostParams::default(), &event)).await;
             if !matches!(written, Ok(Ok(_))) {
-                debug!(?written, "the Event about a pod outside the mesh was not written");
+                warn!(?written, "the Event about a pod outside the mesh was not written");
             }
         });
     }
@@ -133,9 +133,11 @@ impl Admission {
 fn skipped(namespace: &str, left_out: &LeftOut, now: Timestamp) -> Event {
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let LeftOut { api_version, kind, name, uid, reason } = left_out;
+    let of = if name.is_empty() { "pod" } else { &name[..name.floor_char_boundary(200)] };
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", name.chars().take(200).collect::<String>())),
+            // As clients of Kubernetes name Events: a prefix that ends in a dot is not a valid `generateName`.
+            name: Some(format!("{of}.{:x}", now.as_nanosecond())),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -155,5 +157,23 @@ fn skipped(namespace: &str, left_out: &LeftOut, now: Timestamp) -> Event {
         reporting_instance: Some("leno-injector".to_owned()),
         type_: Some("Normal".to_owned()),
         ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_names_that_the_api_server_takes() {
+        let check = |name: &str, expected: &str| {
+            let left_out = LeftOut { name: name.to_owned(), ..LeftOut::default() };
+            let event = skipped("shop", &left_out, Timestamp::from_second(1).unwrap());
+            assert_eq!(event.metadata.name.as_deref(), Some(expected));
+            assert!(event.metadata.generate_name.is_none());
+        };
+        check("agent", "agent.3b9aca00");
+        check("", "pod.3b9aca00");
+        check(&"a".repeat(253), &format!("{}.3b9aca00", "a".repeat(200)));
     }
 }
