@@ -5,6 +5,7 @@ mod color;
 mod dashboard;
 #[cfg(test)]
 mod documented;
+mod explain;
 mod help;
 pub(crate) mod home;
 mod install;
@@ -14,6 +15,7 @@ mod version;
 pub(crate) use check::{Check, Findings};
 pub(crate) use color::Color;
 pub(crate) use dashboard::Dashboard;
+pub(crate) use explain::Explain;
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use traffic::{
@@ -68,6 +70,8 @@ pub(crate) enum Verb {
     Exec(Exec),
     /// Print the logs of a pod's containers or of the control plane
     Logs(Box<Logs>),
+    /// Say whether a client may send a request or connect to a server, by which rule, and which policy would allow it; exit code 0 is allowed, 1 denied, 2 no answer
+    Explain(Box<Explain>),
     /// Show the configuration that proxies get from the control plane, and the metrics of both
     Diagnostics(Box<Diagnostics>),
     /// Add the proxy to the pods in manifests, as the injector in a cluster does: `leno inject app.yaml | kubectl apply -f -`
@@ -278,6 +282,8 @@ mod tests {
             "leno diagnostics policy svc/web 80 -n shop --from other",
             "leno diagnostics proxy-metrics deploy/web -n shop",
             "leno diagnostics controller-metrics",
+            "leno explain deploy/a to svc/b:80 GET /path -n shop -o json",
+            "leno explain --from deploy/a --to svc/b:80 GET /path -H x-user:me",
             "leno check",
             "leno check --pre --kubeconfig k",
             "leno check --proxy -n shop -o short --wait 2m",
@@ -307,6 +313,7 @@ mod tests {
             "leno",
             "leno inject",
             "leno validate",
+            "leno explain --from deploy/a GET /path",
         ] {
             assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -7,6 +7,7 @@ mod completion;
 mod diagnostics;
 mod events;
 mod exec;
+mod explain;
 #[cfg(test)]
 mod fake;
 mod inject;
@@ -65,6 +66,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Uninstall(uninstall) => return install::uninstall(&uninstall),
         Verb::Bench(arguments) => return bench::run(arguments.verb),
         Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
+        Verb::Explain(wanted) => return Ok(explain::run(given, &wanted)),
         Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
         Verb::Check(check) => return check::run(given, &check),
         Verb::Version(version) => return version::run(given, &version),

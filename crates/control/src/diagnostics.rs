@@ -3,28 +3,22 @@
 //! - `/diagnostics/endpoints?authority=NAME:PORT`: where requests for a name go.
 //! - `/diagnostics/policy?pod=NAMESPACE/NAME&port=PORT`: the policy and the protocol of a pod's port.
 //! - `/diagnostics/policy?target=NAME:PORT&namespace=CLIENTS`: how clients of a namespace treat a destination.
+//! - `/diagnostics/explain?from=CLIENT&to=SERVER&port=PORT&method=GET&path=/x`: whether a client may send that ([`explain`]).
 //!
 //! The answers are the world's own, by the functions that discovery asks ([`crate::discovery`]); here is only how they look
 //! ([`shown`]). `docs/cli.md` is the contract.
 
+mod explain;
+mod question;
 mod shown;
+
+pub use question::Refused;
 
 use crate::world::World;
 use leno_api::outbound::Target;
 use leno_model::name::WorkloadId;
-use percent_encoding::percent_decode_str;
+use question::Query;
 use serde_json::{Value, json};
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The question is not understood.
-    #[error("{0}")]
-    Malformed(&'static str),
-    /// What was asked about does not exist.
-    #[error("{0}")]
-    Unknown(String),
-}
 
 /// The answer to `path?query`; `None` for a path that is not ours.
 #[must_use]
@@ -33,6 +27,7 @@ pub fn answer(world: &World, path: &str, query: &str) -> Option<Result<Value, Re
     match path {
         "/diagnostics/endpoints" => Some(endpoints(world, &query)),
         "/diagnostics/policy" => Some(policy(world, &query)),
+        "/diagnostics/explain" => Some(explain::answer(world, &query)),
         _ => None,
     }
 }
@@ -78,27 +73,6 @@ fn policy(world: &World, query: &Query) -> Result<Value, Refused> {
             Ok(value)
         }
         _ => Err(USAGE),
-    }
-}
-
-/// A query, read.
-struct Query(Vec<(String, String)>);
-
-impl Query {
-    fn read(text: &str) -> Self {
-        let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-        Self(
-            pairs
-                .map(|(name, value)| {
-                    (name.to_owned(), percent_decode_str(value).decode_utf8_lossy().into_owned())
-                })
-                .collect(),
-        )
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        let value = self.0.iter().find(|(known, _)| known == name)?;
-        Some(value.1.as_str()).filter(|value| !value.is_empty())
     }
 }
 

@@ -8,11 +8,13 @@
 //! - `probe.rs`: what the kubelet asks of a pod.
 //! - [`builder`]: one inventory after another, at the cost of what changed.
 //! - [`outbound`], [`inbound`]: the answers for one proxy.
+//! - [`lookup`]: objects by name, for operators.
 //!
 //! A malformed object becomes a [`Problem`] of that object; everything else goes on.
 
 pub mod builder;
 pub mod inbound;
+pub mod lookup;
 pub mod outbound;
 pub mod pod;
 pub mod policy;

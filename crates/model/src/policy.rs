@@ -163,6 +163,19 @@ impl<'a> Verdict<'a> {
     }
 }
 
+/// What a client lacks for a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Its address is in none of the rule's networks.
+    Network,
+    /// It does not use TLS of the mesh, with or without an identity.
+    Tls,
+    /// It has no identity.
+    AnyIdentity,
+    /// Its identity is not one of the rule's.
+    ThisIdentity,
+}
+
 /// No rule lets this client in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server} lets in no {client} from {address}")]
@@ -269,24 +282,39 @@ impl Authorization {
         matches!(&self.resource, Resource::Default(name) if name.as_ref() == "audit")
     }
 
+    /// Everything that a client lacks for this rule; nothing where the rule admits it.
+    pub fn lacks(&self, address: IpAddr, peer: &PeerTls) -> impl Iterator<Item = Lack> + use<> {
+        let both = [self.lack_of_network(address.to_canonical()), self.lack_of_identity(peer)];
+        both.into_iter().flatten()
+    }
+
     fn admits(&self, address: IpAddr, peer: &PeerTls) -> bool {
+        self.lack_of_network(address).is_none() && self.lack_of_identity(peer).is_none()
+    }
+
+    fn lack_of_network(&self, address: IpAddr) -> Option<Lack> {
         let from_here = self.networks.iter().any(|network| {
             network.net.contains(&address)
                 && !network.except.iter().any(|hole| hole.contains(&address))
         });
-        from_here
-            && match (&self.authentication, peer) {
-                (Authentication::Unauthenticated, _)
-                | (Authentication::TlsUnauthenticated, PeerTls::Established(_)) => true,
-                (
-                    Authentication::TlsAuthenticated { identities, suffixes },
-                    PeerTls::Established(Some(name)),
-                ) => {
-                    identities.iter().any(|allowed| allowed.as_ref() == name.as_str())
-                        || suffixes.iter().any(|suffix| suffix.matches(name))
-                }
-                _ => false,
+        (!from_here).then_some(Lack::Network)
+    }
+
+    fn lack_of_identity(&self, peer: &PeerTls) -> Option<Lack> {
+        match (&self.authentication, peer) {
+            (Authentication::Unauthenticated, _)
+            | (Authentication::TlsUnauthenticated, PeerTls::Established(_)) => None,
+            (Authentication::TlsUnauthenticated, PeerTls::None) => Some(Lack::Tls),
+            (
+                Authentication::TlsAuthenticated { identities, suffixes },
+                PeerTls::Established(Some(name)),
+            ) => {
+                let is_named = identities.iter().any(|allowed| allowed.as_ref() == name.as_str())
+                    || suffixes.iter().any(|suffix| suffix.matches(name));
+                (!is_named).then_some(Lack::ThisIdentity)
             }
+            (Authentication::TlsAuthenticated { .. }, _) => Some(Lack::AnyIdentity),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Run manifests on this machine", &["up", "down", "exec", "validate"]),
     (
         "Look at a mesh",
-        &["ps", "stat", "edges", "dashboard", "logs", "events", "check", "diagnostics"],
+        &["ps", "stat", "edges", "dashboard", "logs", "events", "check", "explain", "diagnostics"],
     ),
     ("Install in a cluster", &["install", "upgrade", "uninstall", "inject", "uninject"]),
     ("Measure", &["bench"]),
@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 28] = [
+const EXAMPLES: [(&str, &[&str]); 29] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -28,6 +28,13 @@ const EXAMPLES: [(&str, &[&str]); 28] = [
     ("dashboard", &["leno dashboard", "leno dashboard -n shop --port 9000"]),
     ("exec", &["leno exec deploy/reviews -- curl -s http://ratings:9080/ratings/1"]),
     ("logs", &["leno logs deploy/web -f", "leno logs web --proxy --tail 20", "leno logs control"]),
+    (
+        "explain",
+        &[
+            "leno explain deploy/web to svc/reviews:80 GET /reviews/1",
+            "leno explain --from shop/sa/web --to db.shop.svc.cluster.local:5432 -o json",
+        ],
+    ),
     (
         "diagnostics",
         &["leno diagnostics policy svc/web 80 -n shop", "leno diagnostics proxy-metrics web"],

@@ -63,5 +63,26 @@ fn the_tour_of_access_policy() {
         &denied,
         "server details lets in no spiffe://cluster.local/ns/default/sa/bookinfo-client",
     );
+    // 4. The same before anything is sent, with the policy that would allow it.
+    let question = ["explain", "client", "to", "details:9080", "GET", "/details/0"];
+    let explain = |format: &str| {
+        let output = mesh.leno().args(question).args(["-o", format]).output().expect("leno");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said, talk) = explain("table");
+    assert_eq!(code, Some(1), "{said}{talk}");
+    assert!(said.starts_with("DENIED  default/client"), "{said}");
+    assert!(said.contains("no rule of Server default/details admits the client"), "{said}");
+    let (_, said, _) = explain("json");
+    let answer: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let smallest = answer["smallest_policy"].as_str().expect("a policy");
+    fs::write(mesh.manifests().join("smallest.yaml"), smallest).expect("write");
+    until(&mesh, &status(details), "200");
+    let (code, said, talk) = explain("table");
+    assert_eq!(code, Some(0), "{said}{talk}");
+    assert!(said.contains("rule     AuthorizationPolicy default/details-from-"), "{said}");
+    let wrong = mesh.leno().args(["explain", "nobody", "to", "details"]).output().expect("leno");
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     mesh.ends_without_a_trace();
 }

@@ -47,7 +47,7 @@ fn labels(labels: &Labels) -> Value {
 }
 
 /// `pod/web`, `HTTPRoute/web`, `default/http`.
-fn resource(resource: &Resource) -> Value {
+pub(super) fn resource(resource: &Resource) -> Value {
     match resource {
         Resource::Default(name) => json!({"kind": "default", "name": name.as_ref()}),
         Resource::Object { group, kind, namespace, name, section, port } => {
@@ -95,7 +95,7 @@ fn inbound_route(route: &InboundRoute) -> Value {
     })
 }
 
-fn authorization(authorization: &Authorization) -> Value {
+pub(super) fn authorization(authorization: &Authorization) -> Value {
     let networks = authorization.networks.iter().map(|network| {
         let except: Vec<String> = network.except.iter().map(ToString::to_string).collect();
         json!({"net": network.net.to_string(), "except": except})
@@ -168,7 +168,7 @@ fn http_route(route: &HttpRoute) -> Value {
     })
 }
 
-fn http_rule(rule: &HttpRule) -> Value {
+pub(super) fn http_rule(rule: &HttpRule) -> Value {
     json!({
         "matches": rule.matches.iter().map(request_match).collect::<Vec<_>>(),
         "filters": rule.filters.iter().map(filter).collect::<Vec<_>>(),

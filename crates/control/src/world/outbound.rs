@@ -93,7 +93,7 @@ impl World {
     }
 
     /// The pod that an endpoint says it is.
-    fn pod_of(&self, endpoint: &Endpoint) -> Option<&Arc<Pod>> {
+    pub(super) fn pod_of(&self, endpoint: &Endpoint) -> Option<&Arc<Pod>> {
         let Some(Resource::Object { namespace, name, .. }) = &endpoint.resource else {
             return None;
         };

@@ -1,5 +1,7 @@
 //! Workloads: pods with their addresses, identities and settings.
 
+mod owner;
+
 use super::settings::{NamespaceSettings, Ports, Settings};
 use super::{MeshNames, probe};
 use crate::source::{Problem, Sourced, kept};

@@ -232,3 +232,33 @@ fn suffixes_match_both_names_of_an_account() {
     check("cluster.local", "spiffe://cluster.local/other", false);
     check("", "spiffe://cluster.local/other", true);
 }
+
+#[test]
+fn what_a_client_lacks_for_a_rule() {
+    let check =
+        |authentication: &Authentication, address: &str, peer: &PeerTls, expected: &[Lack]| {
+            let policy = policy(authentication.clone(), "10.0.0.0/8");
+            let address = address.parse().unwrap();
+            let lacks: Vec<Lack> = policy.authorizations[0].lacks(address, peer).collect();
+            assert_eq!(lacks, expected, "{authentication:?} {address} {peer:?}");
+            // Nothing is lacking exactly where the rule decides.
+            let decided = decide(&policy, address, peer);
+            assert_eq!(lacks.is_empty(), decided.rule().is_some(), "{authentication:?} {address}");
+        };
+    let name = PeerName::parse("spiffe://td/ns/a/sa/web").unwrap();
+    let (web, nameless) = (PeerTls::Established(Some(name)), PeerTls::Established(None));
+    let tls = Authentication::TlsUnauthenticated;
+    let other = Authentication::TlsAuthenticated {
+        identities: vec!["spiffe://td/ns/a/sa/other".into()],
+        suffixes: Vec::new(),
+    };
+    check(&Authentication::Unauthenticated, "10.0.0.1", &PeerTls::None, &[]);
+    check(&Authentication::Unauthenticated, "::ffff:10.0.0.1", &PeerTls::None, &[]);
+    check(&Authentication::Unauthenticated, "11.0.0.1", &web, &[Lack::Network]);
+    check(&Authentication::Unauthenticated, "10.9.0.1", &web, &[Lack::Network]);
+    check(&tls, "10.0.0.1", &nameless, &[]);
+    check(&tls, "11.0.0.1", &PeerTls::None, &[Lack::Network, Lack::Tls]);
+    check(&other, "10.0.0.1", &nameless, &[Lack::AnyIdentity]);
+    check(&other, "10.0.0.1", &PeerTls::None, &[Lack::AnyIdentity]);
+    check(&other, "11.0.0.1", &web, &[Lack::Network, Lack::ThisIdentity]);
+}
