@@ -42,7 +42,7 @@ fn snapshot(seed: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>) -> std::io
     let name = leno_model::name::Resource::default_named("seed");
     let mut writer = Writer::new(&Owner { workload: "a:b".to_owned(), ..Owner::default() }, std::time::Duration::ZERO);
     let protocol = OutboundProtocol::Opaque(OpaqueRoutes::default());
-    writer.outbound(([10, 0, 0, 1], 80).into(), &OutboundPolicy { parent: name.clone(), protocol });
+    writer.outbound(([10, 0, 0, 1], 80).into(), &OutboundPolicy { parent: name.clone(), protocol, breaker: None });
     writer.endpoints("a", &leno_model::workload::EndpointSet::default());
     let authorizations = DefaultPolicy::AllAuthenticated.authorizations();
     let protocol = InboundProtocol::Opaque;

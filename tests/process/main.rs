@@ -11,6 +11,7 @@
 mod balance;
 mod bench_run;
 mod calls;
+mod failing;
 mod families;
 mod http2_beside;
 mod limits;

@@ -160,6 +160,17 @@ impl Manifests {
         }))
     }
 
+    /// Gives an object that was written other annotations.
+    ///
+    /// # Errors
+    /// When there is no such object, or it cannot be written.
+    pub fn annotate(&self, kind: &str, name: &str, annotations: &Value) -> Result<()> {
+        let path = self.directory.join(format!("{kind}-{name}.yaml"));
+        let mut object: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+        object["metadata"]["annotations"] = annotations.clone();
+        self.write(&object)
+    }
+
     /// Writes any object, in a file named for it.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
 //! How traffic to one original destination is routed: `outbound.OutboundPolicy` <-> [`OutboundPolicy`].
 //!
 //! A gRPC route's service and method are path matches in the model and become service and method again on the way out.
-//! Failure accrual is not carried out yet, queues are bounded by the proxy's own limits: [`unserved`] names the former.
+//! Queues are bounded by the proxy's own limits.
 //!
 //! A route that cannot be read stops no other: see [`received`].
 //!
 //! - `backend.rs`: backends and how endpoints are found.
+//! - `breaker.rs`: endpoints that fail.
 //! - `distribution.rs`: the one shape that four kinds of routes share.
 //! - `own.rs`: what linkerd's messages have no field for.
 //! - `service.rs`: linkerd's service with the message of `own.rs`.
@@ -23,15 +24,16 @@ use linkerd2_proxy_api::outbound as message;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use own::{Collected, Own, Spot};
 pub use own::{
-    CorsMessage, FilterMessage, FiltersMessage, Kind as FilterKind, OwnMessage, PolicyMessage,
-    RewriteMessage,
+    BreakerMessage, CorsMessage, FilterMessage, FiltersMessage, Kind as FilterKind, OwnMessage,
+    PolicyMessage, RewriteMessage,
 };
+use own::{Collected, Own, Spot};
 pub use spared::Refused;
 use spared::Spared;
 
 mod backend;
+mod breaker;
 mod connection;
 mod distribution;
 pub(crate) mod grpc;
@@ -110,7 +112,9 @@ fn received_with(message: &PolicyMessage, patterns: &Patterns) -> Result<Receive
     let mut spared = Spared::default();
     let own = &Own::of(message.own.as_ref());
     let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
-    let protocol = match protocol.ok_or(WireError::Missing("protocol.kind"))? {
+    let protocol = protocol.ok_or(WireError::Missing("protocol.kind"))?;
+    let breaker = breaker::read(breaker::accrual_of(protocol), message.own.as_ref())?;
+    let protocol = match protocol {
         Kind::Detect(detect) => {
             let http1 = detect.http1.as_ref().ok_or(WireError::Missing("detect.http1"))?;
             let http2 = detect.http2.as_ref().ok_or(WireError::Missing("detect.http2"))?;
@@ -146,7 +150,7 @@ fn received_with(message: &PolicyMessage, patterns: &Patterns) -> Result<Receive
         Kind::Tls(tls) => OutboundProtocol::Tls(connection::tls_routes(&tls.routes, &mut spared)?),
     };
     let parent = parts::resource(message.metadata.as_ref(), "metadata")?;
-    Ok(Received { policy: OutboundPolicy { parent, protocol }, refused: spared.refused })
+    Ok(Received { policy: OutboundPolicy { parent, protocol, breaker }, refused: spared.refused })
 }
 
 /// Whether the policy can be written, and read again where it goes. Its patterns are among those given.
@@ -165,13 +169,14 @@ pub fn to_message(policy: &OutboundPolicy) -> Result<PolicyMessage, WireError> {
     use message::proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque, Tls};
     let mut collected = Collected::default();
     let own = &mut collected;
+    let failure_accrual = breaker::accrual_message(policy.breaker.as_deref());
     let http1 = |routes, own: &mut Collected| {
         let routes = http::routes_message(routes, own, Spot::ONE)?;
-        Ok::<_, WireError>(Http1 { routes, failure_accrual: None })
+        Ok::<_, WireError>(Http1 { routes, failure_accrual })
     };
     let http2 = |routes, own: &mut Collected, spot| {
         let routes = http::routes_message(routes, own, spot)?;
-        Ok::<_, WireError>(Http2 { routes, failure_accrual: None })
+        Ok::<_, WireError>(Http2 { routes, failure_accrual })
     };
     let kind = match &policy.protocol {
         OutboundProtocol::Detect { timeout, http1: one, http2: two, opaque } => {
@@ -186,7 +191,7 @@ pub fn to_message(policy: &OutboundPolicy) -> Result<PolicyMessage, WireError> {
         OutboundProtocol::Http2(routes) => Kind::Http2(http2(routes, own, Spot::ONE)?),
         OutboundProtocol::Grpc(routes) => Kind::Grpc(Grpc {
             routes: grpc::routes_message(routes, own, Spot::ONE)?,
-            failure_accrual: None,
+            failure_accrual,
         }),
         OutboundProtocol::Opaque(routes) => {
             Kind::Opaque(Opaque { routes: connection::opaque_routes_message(routes)? })
@@ -198,7 +203,7 @@ pub fn to_message(policy: &OutboundPolicy) -> Result<PolicyMessage, WireError> {
     Ok(PolicyMessage {
         protocol: Some(message::ProxyProtocol { kind: Some(kind) }),
         metadata: Some(parts::resource_message(&policy.parent)),
-        own: collected.message(),
+        own: collected.message(breaker::own_message(policy.breaker.as_deref())),
     })
 }
 
@@ -207,30 +212,18 @@ pub fn to_message(policy: &OutboundPolicy) -> Result<PolicyMessage, WireError> {
 pub fn unserved(message: &PolicyMessage) -> Vec<&'static str> {
     use message::proxy_protocol::Kind;
     let mut unserved = Vec::new();
-    let accrual = "failure accrual";
     match message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref()) {
         Some(Kind::Detect(detect)) => {
             if let Some(http1) = &detect.http1 {
-                unserved.extend(http1.failure_accrual.is_some().then_some(accrual));
                 http::unserved(&http1.routes, &mut unserved);
             }
             if let Some(http2) = &detect.http2 {
-                unserved.extend(http2.failure_accrual.is_some().then_some(accrual));
                 http::unserved(&http2.routes, &mut unserved);
             }
         }
-        Some(Kind::Http1(http1)) => {
-            unserved.extend(http1.failure_accrual.is_some().then_some(accrual));
-            http::unserved(&http1.routes, &mut unserved);
-        }
-        Some(Kind::Http2(http2)) => {
-            unserved.extend(http2.failure_accrual.is_some().then_some(accrual));
-            http::unserved(&http2.routes, &mut unserved);
-        }
-        Some(Kind::Grpc(grpc)) => {
-            unserved.extend(grpc.failure_accrual.is_some().then_some(accrual));
-            grpc::unserved(&grpc.routes, &mut unserved);
-        }
+        Some(Kind::Http1(http1)) => http::unserved(&http1.routes, &mut unserved),
+        Some(Kind::Http2(http2)) => http::unserved(&http2.routes, &mut unserved),
+        Some(Kind::Grpc(grpc)) => grpc::unserved(&grpc.routes, &mut unserved),
         Some(Kind::Opaque(_) | Kind::Tls(_)) | None => {}
     }
     unserved.sort_unstable();

@@ -3,6 +3,7 @@
 //! - [`settings`]: annotations, ports, declared protocols.
 //! - [`pod`]: workloads, their addresses and identities.
 //! - [`service`]: Services, and which endpoints answer for each of their ports.
+//! - `breaker.rs`: what Services say of endpoints that fail.
 //! - [`route`]: HTTPRoute and GRPCRoute compiled to the model's rules.
 //! - [`policy`]: Servers and the rules for their clients.
 //! - `probe.rs`: what the kubelet asks of a pod.
@@ -12,6 +13,7 @@
 //!
 //! A malformed object becomes a [`Problem`] of that object; everything else goes on.
 
+mod breaker;
 pub mod builder;
 pub mod inbound;
 pub mod lookup;

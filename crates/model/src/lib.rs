@@ -1,5 +1,6 @@
 //! Nouns and rules both planes agree on. No I/O, no async, no serde.
 //!
+//! - [`breaker`]: when an endpoint that fails gets no requests.
 //! - [`cors`]: what other origins may do.
 //! - [`name`]: identities, services, workloads; parsed once.
 //! - [`workload`]: endpoints and what is known about them.
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod breaker;
 pub mod cors;
 pub mod limit;
 pub mod name;

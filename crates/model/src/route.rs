@@ -3,6 +3,7 @@
 //! Precedence among matches is the Gateway API's (HTTPRoute, `matches`): exact path, then longest prefix, then
 //! method, then most headers, then most query parameters, then the first in order.
 
+use crate::breaker::Breaker;
 use crate::cors::Cors;
 use crate::name::Resource;
 use crate::pattern::Pattern;
@@ -18,6 +19,8 @@ pub struct OutboundPolicy {
     pub parent: Resource,
     /// What is spoken, and where each kind goes.
     pub protocol: OutboundProtocol,
+    /// What the Service says about endpoints that fail; `None` where it does not say anything.
+    pub breaker: Option<Box<Breaker>>,
 }
 
 /// What is spoken to a destination.

@@ -2,20 +2,26 @@
 //!
 //! Power of two choices on a moving average of latency times outstanding requests, after Finagle's `PeakEwma` and linkerd.
 //! Endpoints whose latencies are alike get equal shares; new endpoints start slowly; weights hold. Endpoints that refuse
-//! are passed over. Failures count against an endpoint that fails fast, and a silent endpoint does not count as fast.
+//! are passed over. Failures count against an endpoint that fails fast, and a silent endpoint does not count as fast. An endpoint that
+//! goes on failing is ejected, and probed.
 //!
 //! Owned by one thread, no locks; time and randomness come in as arguments.
 //!
 //! - [`load`]: what is known about one endpoint.
-//! - [`pick`]: the choice.
+//! - [`health`]: whether it fails too often.
+//! - [`pick`]: the choice, and ejection.
 
+pub mod health;
 pub mod load;
+mod outcome;
 pub mod pick;
 
 #[cfg(test)]
 mod simulation;
 
-pub use load::{Outcome, Outstanding, Slot};
+pub use health::{Change, Reason};
+pub use load::{Outstanding, Slot};
+pub use outcome::Outcome;
 pub use pick::Balancer;
 
 use leno_runtime::backoff::Backoff;

@@ -27,4 +27,4 @@ pub use labels::{
 };
 pub use recorder::Recorder;
 pub use registry::Registry;
-pub use series::{Counter, EndpointsGauge, HttpSeries, RetrySeries, TcpSeries};
+pub use series::{Counter, EjectionSeries, EndpointsGauge, HttpSeries, RetrySeries, TcpSeries};

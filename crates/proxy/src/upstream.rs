@@ -1,5 +1,6 @@
 //! Where requests go: a [`Backend`] balances over endpoints, each with a [`Peer`]: its idle connections and numbers.
 //!
+//! - [`ejections`]: what is counted and logged of endpoints that are ejected.
 //! - [`acquire`]: where an HTTP/1 request gets its connection from.
 //! - [`mux`]: the shared connection to one endpoint.
 //!
@@ -7,12 +8,14 @@
 //! load per request.
 
 pub mod acquire;
+pub mod ejections;
 pub mod idle;
 pub mod mux;
 
+use ejections::Ejections;
 use idle::Idle;
 
-use crate::balance::{Balancer, Settings, Slot};
+use crate::balance::{Balancer, Outcome, Outstanding, Settings, Slot};
 use crate::config::Limits;
 use crate::ending::Ending;
 use crate::io::Stream;
@@ -20,6 +23,7 @@ use crate::refusal::Refusal;
 use crate::shared::budget::Budget;
 use crate::telemetry::{EndpointsGauge, HttpSeries};
 use crate::thread::ThreadContext;
+use leno_model::breaker::Accrual;
 use leno_model::name::Resource;
 use leno_model::route::OutboundPolicy;
 use leno_model::workload::{Endpoint, EndpointSet};
@@ -312,6 +316,7 @@ pub struct Backend {
     pending: Rc<Cell<usize>>,
     used_at: Cell<Instant>,
     gauge: Option<EndpointsGauge>,
+    ejections: Ejections,
     /// Endpoints of this family are preferred.
     family: Option<Family>,
 }
@@ -410,6 +415,7 @@ impl Backend {
             pending: Rc::default(),
             used_at: Cell::new(Instant::now()),
             gauge: None,
+            ejections: Ejections::default(),
             family: None,
         }
     }
@@ -436,6 +442,33 @@ impl Backend {
         let refused = avoid.filter(|slot| slot.is_blocked(now));
         let other = refused.and_then(|slot| self.others.borrow().other_family(slot, now));
         other.or_else(|| self.balancer.borrow().pick(now, &thread.random, avoid))
+    }
+
+    /// Counts a response in the health of its endpoint, and reports an ejection or a recovery.
+    pub fn judge(
+        &self,
+        thread: &ThreadContext,
+        request: &Outstanding<Peer>,
+        accrual: &Accrual,
+        (outcome, now): (Outcome, Instant),
+    ) {
+        let balancer = self.balancer.borrow();
+        let Some(change) = balancer.judge(request, accrual, (outcome, now), &thread.random) else {
+            return;
+        };
+        let endpoint = request.slot().endpoint.address;
+        let ejected = balancer.ejected();
+        self.ejections.tell(&thread.recorder, &self.resource, (endpoint, change), ejected, now);
+        self.show(&balancer, now);
+    }
+
+    /// Sets the gauges.
+    fn show(&self, balancer: &Balancer<Peer>, now: Instant) {
+        if let Some(gauge) = &self.gauge {
+            let (ready, passed_over) = balancer.states(now);
+            gauge.set(ready, passed_over);
+        }
+        self.ejections.show(balancer.ejected());
     }
 
     fn refresh(&self, now: Instant) {
@@ -493,10 +526,7 @@ impl Backend {
             };
             slot.data.sweep(now, idle_max);
         }
-        if let Some(gauge) = &self.gauge {
-            let (ready, passed_over) = balancer.states(now);
-            gauge.set(ready, passed_over);
-        }
+        self.show(&balancer, now);
     }
 
     /// Whether this is the fixed backend of an endpoint.

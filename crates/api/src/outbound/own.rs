@@ -37,6 +37,17 @@ pub struct OwnMessage {
     /// Lists of filters.
     #[prost(message, repeated, tag = "1")]
     pub filters: Vec<FiltersMessage>,
+    /// What linkerd's failure accrual does not say.
+    #[prost(message, optional, tag = "2")]
+    pub breaker: Option<BreakerMessage>,
+}
+
+/// What a Service says about its endpoints.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BreakerMessage {
+    /// No endpoint is ejected.
+    #[prost(bool, tag = "1")]
+    pub accrual_off: bool,
 }
 
 /// Filters of one rule or backend.
@@ -224,8 +235,9 @@ impl Collected {
         Ok(messages)
     }
 
-    pub(super) fn message(self) -> Option<OwnMessage> {
-        (!self.0.is_empty()).then_some(OwnMessage { filters: self.0 })
+    pub(super) fn message(self, breaker: Option<BreakerMessage>) -> Option<OwnMessage> {
+        let is_empty = self.0.is_empty() && breaker.is_none();
+        (!is_empty).then_some(OwnMessage { filters: self.0, breaker })
     }
 }
 

@@ -158,7 +158,7 @@ fn connection_routes(server_names: Vec<HostMatch>) -> OpaqueRoutes {
 
 #[track_caller]
 fn round_trip(protocol: OutboundProtocol) {
-    let policy = OutboundPolicy { parent: service("web"), protocol };
+    let policy = OutboundPolicy { parent: service("web"), protocol, breaker: None };
     let message = to_message(&policy).unwrap();
     assert_eq!(unserved(&message), Vec::<&str>::new());
     assert_eq!(from_message(&message), Ok(policy));
@@ -194,7 +194,8 @@ fn what_a_grpc_route_cannot_say_is_refused() {
         let mut routes = grpc_routes();
         spoil(&mut routes.routes[0].rules[0]);
         let protocol = OutboundProtocol::Grpc(routes);
-        let error = to_message(&OutboundPolicy { parent: service("web"), protocol }).unwrap_err();
+        let error = to_message(&OutboundPolicy { parent: service("web"), protocol, breaker: None })
+            .unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
     let with_match = |m: RequestMatch| move |rule: &mut HttpRule| rule.matches = vec![m.clone()];
@@ -214,8 +215,11 @@ fn what_a_grpc_route_cannot_say_is_refused() {
 /// The error after `spoil`, over a route of the first kind.
 #[track_caller]
 fn check(spoil: impl FnOnce(&mut message::HttpRoute), expected: &str) {
-    let policy =
-        OutboundPolicy { parent: service("web"), protocol: OutboundProtocol::Http1(http_routes()) };
+    let policy = OutboundPolicy {
+        parent: service("web"),
+        protocol: OutboundProtocol::Http1(http_routes()),
+        breaker: None,
+    };
     let mut message = to_message(&policy).unwrap();
     let kind = message.protocol.as_mut().unwrap().kind.as_mut().unwrap();
     let message::proxy_protocol::Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
@@ -337,7 +341,8 @@ fn beside(
     let matches = vec![path(PathMatch::Prefix("/second".into()))];
     rules.push(HttpRule { matches, ..rules[0].clone() });
     routes.routes.push(good.clone());
-    let policy = OutboundPolicy { parent: service("web"), protocol: protocol(routes) };
+    let policy =
+        OutboundPolicy { parent: service("web"), protocol: protocol(routes), breaker: None };
     let mut message = to_message(&policy).unwrap();
     spoil(message.protocol.as_mut().unwrap().kind.as_mut().unwrap());
     let received = received(&message).unwrap();
@@ -480,7 +485,7 @@ fn own_filters_come_back_at_their_places() {
         },
         OutboundProtocol::Grpc(grpc),
     ] {
-        let policy = OutboundPolicy { parent: service("web"), protocol };
+        let policy = OutboundPolicy { parent: service("web"), protocol, breaker: None };
         let message = to_message(&policy).unwrap();
         assert_eq!(from_message(&message), Ok(policy));
         let bytes = prost::Message::encode_to_vec(&message);
@@ -497,8 +502,11 @@ fn malformed_own_filters_are_refused_by_field() {
         let rewrite = Rewrite { path_full: Some("/a".into()), ..Rewrite::default() };
         let filters = vec![Filter::RequestHeaders(change()), Filter::Rewrite(rewrite)];
         let routes = rule(Vec::new(), filters, Distribution::First(vec![balance("v1")]));
-        let policy =
-            OutboundPolicy { parent: service("web"), protocol: OutboundProtocol::Http1(routes) };
+        let policy = OutboundPolicy {
+            parent: service("web"),
+            protocol: OutboundProtocol::Http1(routes),
+            breaker: None,
+        };
         let mut message = to_message(&policy).unwrap();
         spoil(&mut message.own.as_mut().unwrap().filters[0].filters[0]);
         assert_eq!(from_message(&message).unwrap_err().to_string(), error);
@@ -553,8 +561,11 @@ fn one_bad_route_of_connections_refuses_its_own() {
         let names = vec![HostMatch::Exact("db".into())];
         let mut routes = connection_routes(names);
         routes.routes.push(routes.routes[0].clone());
-        let policy =
-            OutboundPolicy { parent: service("db"), protocol: OutboundProtocol::Tls(routes) };
+        let policy = OutboundPolicy {
+            parent: service("db"),
+            protocol: OutboundProtocol::Tls(routes),
+            breaker: None,
+        };
         let mut message = to_message(&policy).unwrap();
         let kind = message.protocol.as_mut().unwrap().kind.as_mut().unwrap();
         let Kind::Tls(tls) = kind else { panic!("declared TLS") };
@@ -613,14 +624,16 @@ fn parts_of_a_policy_are_all_there() {
 
 #[test]
 fn what_is_not_carried_out_is_said() {
-    let policy =
-        OutboundPolicy { parent: service("web"), protocol: OutboundProtocol::Http1(http_routes()) };
+    let policy = OutboundPolicy {
+        parent: service("web"),
+        protocol: OutboundProtocol::Http1(http_routes()),
+        breaker: None,
+    };
     let mut message = to_message(&policy).unwrap();
     let kind = message.protocol.as_mut().unwrap().kind.as_mut().unwrap();
     let message::proxy_protocol::Kind::Http1(http1) = kind else { panic!("declared HTTP/1") };
-    http1.failure_accrual = Some(Default::default());
     http1.routes[0].rules[0].allow_l5d_request_headers = true;
-    assert_eq!(unserved(&message), ["failure accrual", "l5d request headers"]);
+    assert_eq!(unserved(&message), ["l5d request headers"]);
     assert_eq!(from_message(&message), Ok(policy));
 }
 
@@ -629,6 +642,7 @@ fn an_old_response_timeout_still_counts() {
     let mut message = to_message(&OutboundPolicy {
         parent: service("web"),
         protocol: OutboundProtocol::Http1(http_routes()),
+        breaker: None,
     })
     .unwrap();
     let kind = message.protocol.as_mut().unwrap().kind.as_mut().unwrap();

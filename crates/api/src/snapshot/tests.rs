@@ -32,6 +32,7 @@ fn snapshot() -> Snapshot {
     let policy = OutboundPolicy {
         parent: Resource::object("core", "Service", "default", "db"),
         protocol: OutboundProtocol::Opaque(OpaqueRoutes::default()),
+        breaker: None,
     };
     let server = InboundPolicy {
         protocol: InboundProtocol::Opaque,

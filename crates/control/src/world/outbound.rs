@@ -58,7 +58,7 @@ impl World {
                     default_http(&backend),
                     default_opaque(&backend),
                 );
-                OutboundPolicy { parent, protocol }
+                OutboundPolicy { parent, protocol, breaker: None }
             }
         })
     }
@@ -223,7 +223,8 @@ impl World {
         let only_grpc = routes.iter().all(|a| a.kind == Kind::Grpc);
         if declared == Some(Declared::Grpc) && only_grpc {
             let protocol = OutboundProtocol::Grpc(select(&[Kind::Grpc]));
-            let policy = OutboundPolicy { parent: parent.clone(), protocol };
+            let (parent, breaker) = (parent.clone(), service.breaker.clone());
+            let policy = OutboundPolicy { parent, protocol, breaker };
             // Its rules can be read by proxies, or they would not be there.
             if leno_api::outbound::to_message(&policy).is_ok() {
                 return policy;
@@ -233,7 +234,8 @@ impl World {
         let declared = declared.map(|d| if d == Declared::Grpc { Declared::Http2 } else { d });
         let http2 = as_http(select(&[Kind::Http, Kind::Grpc]));
         let protocol = protocol(declared, select(&[Kind::Http]), http2, default_opaque(&backend));
-        OutboundPolicy { parent, protocol }
+        let breaker = service.breaker.clone().filter(|_| !is_bytes(declared));
+        OutboundPolicy { parent, protocol, breaker }
     }
 }
 

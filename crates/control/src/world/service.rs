@@ -1,5 +1,6 @@
 //! Services: their addresses and ports, and which endpoints answer for each port.
 
+use super::breaker;
 use super::builder::Changed;
 use super::pod::{Pod, plain_endpoint};
 use super::route::traffic::Traffic;
@@ -8,6 +9,7 @@ use crate::source::kept::{EndpointSlice, SliceEndpoint};
 use crate::source::{Problem, Sourced};
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use leno_model::breaker::Breaker;
 use leno_model::limit::ENDPOINTS_MAX;
 use leno_model::name::WorkloadId;
 use leno_model::workload::{Endpoint, ProtocolHint};
@@ -30,6 +32,8 @@ pub struct Service {
     selector: BTreeMap<String, String>,
     /// Timeouts and retries of its requests, where their routes do not say otherwise.
     pub(super) traffic: Traffic,
+    /// What it says of endpoints that fail.
+    pub(super) breaker: Option<Box<Breaker>>,
     /// Each client is served by endpoints of its own node alone.
     pub(super) node_local: bool,
 }
@@ -110,6 +114,7 @@ impl Service {
             publish_not_ready: spec.publish_not_ready_addresses == Some(true),
             selector: spec.selector.clone().unwrap_or_default(),
             traffic: Traffic::read(service, None, &annotations, problems),
+            breaker: breaker::read(service, &annotations, problems),
             node_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
         })
     }

@@ -10,6 +10,7 @@ use leno_model::route::{
 use leno_model::workload::{Endpoint, ProtocolHint};
 use std::path::Path;
 
+mod breaker;
 mod manifests;
 mod patterns;
 mod policy;

@@ -1,7 +1,8 @@
 //! What is known about one endpoint: latency, outstanding requests, refusals.
 
 use super::Settings;
-use crate::ending::Ending;
+use super::health::Health;
+use super::outcome::Outcome;
 use leno_model::workload::Endpoint;
 use leno_runtime::random::Random;
 use std::cell::Cell;
@@ -11,15 +12,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A failure counts as a response so many times slower than the average: an endpoint that fails fast would look
-/// like the fastest of all (linkerd2 #9652). It grows with each failure and is forgotten like any latency.
+/// like the fastest of all (linkerd2 #9652).
 const FAILURE_FACTOR: f64 = 4.0;
+/// … and at least as this: a crowd at the other endpoints must not make the failing one look cheap.
+const FAILURE_LATENCY_MIN: Duration = Duration::from_millis(250);
+/// How fast a failure is forgotten. An endpoint that has recovered is back within two seconds; one that goes on failing is ejected.
+const FAILURE_DECAY: Duration = Duration::from_millis(400);
 /// One answer moves the average by this much at least, and by more where the last one is long ago. At 100 requests a second by age
 /// alone it would be a thousandth, and at once all of it: one scheduling delay would then turn traffic away for half a minute.
 const NEWS_WEIGHT_MIN: f64 = 0.02;
 /// Latencies below this are the same: on a busy machine replicas that are equal differ by as much, from one second to the next.
 const LATENCY_NOISE: Duration = Duration::from_millis(5);
-/// … but no failure counts for more than this, so that a recovered endpoint is back within about two minutes.
+/// … but no failure counts for more than this, so that a recovered endpoint is back within seconds.
 const FAILURE_LATENCY_MAX: Duration = Duration::from_secs(10);
+/// What is left of a failure counts no more below this.
+const FAILURE_LEFT_MIN: f64 = 1e-3;
+/// An endpoint that has recovered takes this long to get its full share.
+const RECOVERY_START: Duration = Duration::from_millis(500);
 /// The share that an endpoint begins its slow start with, as Envoy's.
 const SLOW_START_MIN: f64 = 0.1;
 
@@ -31,50 +40,23 @@ pub struct Slot<T> {
     pub(super) load: Rc<Load>,
 }
 
-/// How a request went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Given up by the client; it counts only if it already took longer than usual.
-    Abandoned,
-    /// No answer, or one that says "not me": 429, 5xx, a failed gRPC call.
-    Failure,
-    /// An answer.
-    Success,
-}
-
-impl Outcome {
-    /// What a response's status says about the endpoint: 429 and 5xx are failures.
-    #[must_use]
-    pub fn of_status(status: u16) -> Self {
-        if status == 429 || status >= 500 { Self::Failure } else { Self::Success }
-    }
-
-    /// What the end of a request or connection says about the endpoint.
-    #[must_use]
-    pub fn of_ending(ending: Ending) -> Self {
-        match ending {
-            Ending::Complete => Self::Success,
-            Ending::ClientClosed | Ending::ClientReset | Ending::DeadlineExceeded => {
-                Self::Abandoned
-            }
-            _ => Self::Failure,
-        }
-    }
-}
-
 /// The numbers behind a slot; they outlive a change of its labels.
 pub(super) struct Load {
     settings: Settings,
-    /// Moving average in seconds, as of `observed_at`; a failure counts at once.
+    pub(super) health: Health,
+    /// Moving average in seconds, as of `observed_at`.
     average: Cell<f64>,
     observed_at: Cell<Instant>,
+    /// What the last failure adds to the latency, in seconds as of `failed_at`; 0 where nothing is left of it.
+    failure: Cell<f64>,
+    failed_at: Cell<Instant>,
     outstanding: Cell<u32>,
     /// Of those, without a response's head.
     unanswered: Cell<u32>,
     /// The last sign of life, or when the first unanswered request began.
     heard_at: Cell<Instant>,
-    /// Since when it is new; `None` is warm.
-    new_since: Cell<Option<Instant>>,
+    /// Since when it is new, and how long; `None` is warm.
+    new_since: Cell<Option<(Instant, Duration)>>,
     refusals: Cell<u32>,
     blocked_at: Cell<Instant>,
     blocked_until: Cell<Option<Instant>>,
@@ -84,8 +66,11 @@ impl Load {
     pub(super) fn new(settings: Settings, latency: Duration, now: Instant) -> Self {
         Self {
             settings,
+            health: Health::default(),
             average: Cell::new(latency.as_secs_f64()),
             observed_at: Cell::new(now),
+            failure: Cell::new(0.0),
+            failed_at: Cell::new(now),
             outstanding: Cell::new(0),
             unanswered: Cell::new(0),
             heard_at: Cell::new(now),
@@ -117,13 +102,27 @@ impl Load {
         self.become_average(average + (seconds - average) * news, now);
     }
 
-    /// The same for what counts in full, where it is above the average.
-    fn observe_at_once(&self, seconds: f64, now: Instant) {
-        if seconds > self.average.get() {
-            self.become_average(seconds, now);
-        } else {
+    /// A request has failed after so long. A quick failure is not a quick response.
+    fn fail(&self, seconds: f64, now: Instant) {
+        let average = self.average(now);
+        if seconds > average {
             self.observe(seconds, now);
         }
+        let least = self.settings.default_latency.max(FAILURE_LATENCY_MIN).as_secs_f64();
+        let counts = (average * FAILURE_FACTOR).max(least).min(FAILURE_LATENCY_MAX.as_secs_f64());
+        self.failure.set(counts.max(self.failure_left(now)));
+        self.failed_at.set(now.max(self.failed_at.get()));
+    }
+
+    /// What failures add to the latency now.
+    fn failure_left(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.failed_at.get());
+        let left = self.failure.get() * decayed(age.as_secs_f64() / FAILURE_DECAY.as_secs_f64());
+        if left < FAILURE_LEFT_MIN {
+            self.failure.set(0.0);
+            return 0.0;
+        }
+        left
     }
 
     fn become_average(&self, seconds: f64, now: Instant) {
@@ -139,7 +138,17 @@ impl Load {
             let silent = now.saturating_duration_since(self.heard_at.get());
             latency = latency.max(silent.as_secs_f64());
         }
+        if self.failure.get() > 0.0 {
+            latency += self.failure_left(now);
+        }
         latency.max(LATENCY_NOISE.as_secs_f64())
+    }
+
+    /// It answers again after failures: it is as quick as the others are until it shows otherwise.
+    pub(super) fn recovered(&self, latency: f64, now: Instant) {
+        self.become_average(latency.min(self.average(now)), now);
+        self.failure.set(0.0);
+        self.new_since.set(Some((now, RECOVERY_START)));
     }
 
     /// How many requests there would be with one more; `share` is its weight relative to the others' mean, so that a heavier
@@ -150,17 +159,17 @@ impl Load {
 
     /// From `SLOW_START_MIN` to 1.0 in the slow start's time.
     pub(super) fn readiness(&self, now: Instant) -> f64 {
-        let Some(since) = self.new_since.get() else { return 1.0 };
+        let Some((since, time)) = self.new_since.get() else { return 1.0 };
         let passed = now.saturating_duration_since(since);
-        if passed >= self.settings.slow_start {
+        if passed >= time {
             self.new_since.set(None);
             return 1.0;
         }
-        (passed.as_secs_f64() / self.settings.slow_start.as_secs_f64()).max(SLOW_START_MIN)
+        (passed.as_secs_f64() / time.as_secs_f64()).max(SLOW_START_MIN)
     }
 
     pub(super) fn warm_up(&self, since: Option<Instant>) {
-        self.new_since.set(since);
+        self.new_since.set(since.map(|since| (since, self.settings.slow_start)));
     }
 
     pub(super) fn is_blocked(&self, now: Instant) -> bool {
@@ -196,7 +205,8 @@ impl<T> Slot<T> {
         }
         load.outstanding.set(load.outstanding.get() + 1);
         load.unanswered.set(load.unanswered.get() + 1);
-        Outstanding { slot: self.clone(), started: now, answered: Cell::new(false) }
+        let (heard, answered) = (Cell::new(false), Cell::new(false));
+        Outstanding { slot: self.clone(), started: now, heard, answered }
     }
 
     /// A connect was refused or timed out: pass it over for a while, longer each time in a row.
@@ -224,6 +234,12 @@ impl<T> Slot<T> {
         self.load.outstanding.get()
     }
 
+    /// Whether it gets no requests because it fails.
+    #[must_use]
+    pub fn is_ejected(&self) -> bool {
+        self.load.health.is_ejected()
+    }
+
     /// Whether it is passed over because it refused a connection.
     #[must_use]
     pub fn is_blocked(&self, now: Instant) -> bool {
@@ -246,7 +262,9 @@ impl<T> fmt::Debug for Slot<T> {
 /// A request that has not ended; dropping it ends it.
 pub struct Outstanding<T> {
     slot: Rc<Slot<T>>,
-    started: Instant,
+    pub(super) started: Instant,
+    /// The endpoint is not silent about it.
+    heard: Cell<bool>,
     answered: Cell<bool>,
 }
 
@@ -257,35 +275,35 @@ impl<T> Outstanding<T> {
         &self.slot
     }
 
-    /// The head of the response is here (or will never be). Only the first call counts; the request stays
-    /// outstanding, because its body still takes the endpoint's time.
-    pub fn answered(&self, now: Instant, outcome: Outcome) {
+    /// The head of the response came then. A stream that stays open is not silence.
+    pub fn heard(&self, at: Instant) {
+        if !self.heard.replace(true) {
+            let load = &self.slot.load;
+            load.unanswered.set(load.unanswered.get().saturating_sub(1));
+            load.heard_at.set(at.max(load.heard_at.get()));
+        }
+    }
+
+    /// How the request went; the head of its response came at `now`, or never. Only the first call counts; the request stays
+    /// outstanding until this is dropped.
+    pub fn finished(&self, now: Instant, outcome: Outcome) {
         if self.answered.replace(true) {
             return;
         }
         let load = &self.slot.load;
-        load.unanswered.set(load.unanswered.get().saturating_sub(1));
+        if !self.heard.replace(true) {
+            load.unanswered.set(load.unanswered.get().saturating_sub(1));
+            if outcome != Outcome::Abandoned {
+                load.heard_at.set(now.max(load.heard_at.get()));
+            }
+        }
         let latency = now.saturating_duration_since(self.started).as_secs_f64();
         match outcome {
-            Outcome::Success => {
-                load.heard_at.set(now);
-                load.observe(latency, now);
-            }
-            Outcome::Failure => {
-                load.heard_at.set(now);
-                let slower = (load.average(now) * FAILURE_FACTOR)
-                    .max(load.settings.default_latency.as_secs_f64())
-                    .min(FAILURE_LATENCY_MAX.as_secs_f64());
-                load.observe_at_once(latency.max(slower), now);
-            }
+            Outcome::Success => load.observe(latency, now),
+            Outcome::Failure | Outcome::Throttled => load.fail(latency, now),
             Outcome::Abandoned if latency > load.average(now) => load.observe(latency, now),
             Outcome::Abandoned => {}
         }
-    }
-
-    /// [`Self::answered`], and the request has ended.
-    pub fn finished(self, now: Instant, outcome: Outcome) {
-        self.answered(now, outcome);
     }
 }
 
@@ -293,7 +311,7 @@ impl<T> Drop for Outstanding<T> {
     fn drop(&mut self) {
         let load = &self.slot.load;
         load.outstanding.set(load.outstanding.get().saturating_sub(1));
-        if !self.answered.get() {
+        if !self.heard.get() {
             load.unanswered.set(load.unanswered.get().saturating_sub(1));
         }
     }

@@ -1,9 +1,13 @@
 //! The choice: two at random, the cheaper of them.
 
 use super::Settings;
-use super::load::{Load, Slot};
+use super::health::{Change, Ejected};
+use super::load::{Load, Outstanding, Slot};
+use super::outcome::Outcome;
+use leno_model::breaker::Accrual;
 use leno_model::workload::{Endpoint, EndpointSet};
 use leno_runtime::random::Random;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -26,6 +30,12 @@ pub struct Balancer<T> {
     /// Sorted by address.
     slots: Vec<Rc<Slot<T>>>,
     weights: Weights,
+    /// Slots that are ejected.
+    ejected: RefCell<Vec<Rc<Slot<T>>>>,
+    /// When the first of them may be probed.
+    probe_at: Cell<Option<Instant>>,
+    /// Requests so far.
+    requests: Cell<u64>,
 }
 
 /// How a slot is drawn in proportion to its weight.
@@ -40,7 +50,14 @@ impl<T> Balancer<T> {
     /// One without endpoints.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { settings, slots: Vec::new(), weights: Weights::Equal }
+        Self {
+            settings,
+            slots: Vec::new(),
+            weights: Weights::Equal,
+            ejected: RefCell::default(),
+            probe_at: Cell::new(None),
+            requests: Cell::new(0),
+        }
     }
 
     /// Takes a new set. A slot stays while its endpoint is the same in everything but weight. One whose address,
@@ -76,6 +93,44 @@ impl<T> Balancer<T> {
         if !self.slots.iter().any(|slot| slot.load.readiness(now) >= 1.0) {
             self.slots.iter().for_each(|slot| slot.load.warm_up(None));
         }
+        self.keep_half();
+    }
+
+    /// Counts a response in the health of its endpoint; returns what became of the endpoint.
+    ///
+    /// Never all endpoints are ejected, and never more than half.
+    pub fn judge(
+        &self,
+        request: &Outstanding<T>,
+        accrual: &Accrual,
+        (outcome, now): (Outcome, Instant),
+        random: &Random,
+    ) -> Option<Change> {
+        let slot = request.slot();
+        let health = &slot.load.health;
+        if outcome == Outcome::Success && health.is_at_rest(accrual) {
+            return None;
+        }
+        if let Some(ejected) = health.ejected() {
+            let after = health.probed(ejected, outcome, request.started, now);
+            if let Some(after) = after {
+                self.ejected.borrow_mut().retain(|other| !Rc::ptr_eq(&other.load, &slot.load));
+                slot.load.recovered(self.typical_latency(now).as_secs_f64(), now);
+                self.schedule_probe();
+                return Some(Change::Recovered(after));
+            }
+            self.schedule_probe();
+            return None;
+        }
+        let others_failing = || self.others_failing(slot);
+        let reason = health.count(outcome, accrual, now, others_failing)?;
+        if !self.may_eject(slot, now) {
+            return None;
+        }
+        let time = health.eject(accrual, now, random.unit(), self.requests.get());
+        self.ejected.borrow_mut().push(slot.clone());
+        self.schedule_probe();
+        Some(Change::Ejected(reason, time))
     }
 
     /// Where the next request goes; `None` where there is no endpoint, or none with a weight.
@@ -88,6 +143,13 @@ impl<T> Balancer<T> {
         random: &Random,
         avoid: Option<&Rc<Slot<T>>>,
     ) -> Option<Rc<Slot<T>>> {
+        self.requests.set(self.requests.get() + 1);
+        if let Some(at) = self.probe_at.get()
+            && at <= now
+            && let Some(slot) = self.probe(now, random, avoid)
+        {
+            return Some(slot);
+        }
         let Some(first) = self.draw(now, random, avoid, None) else {
             return self.last_resort(now, avoid);
         };
@@ -136,8 +198,88 @@ impl<T> Balancer<T> {
     /// How many endpoints are (ready, passed over).
     #[must_use]
     pub fn states(&self, now: Instant) -> (usize, usize) {
-        let blocked = self.slots.iter().filter(|slot| slot.load.is_blocked(now)).count();
-        (self.slots.len() - blocked, blocked)
+        let is_out = |slot: &&Rc<Slot<T>>| slot.load.is_blocked(now) || slot.is_ejected();
+        let out = self.slots.iter().filter(is_out).count();
+        (self.slots.len() - out, out)
+    }
+
+    /// How many endpoints are ejected.
+    #[must_use]
+    pub fn ejected(&self) -> usize {
+        self.ejected.borrow().len()
+    }
+
+    /// The ejected slot that this request probes.
+    fn probe(
+        &self,
+        now: Instant,
+        random: &Random,
+        avoid: Option<&Rc<Slot<T>>>,
+    ) -> Option<Rc<Slot<T>>> {
+        let (requests, endpoints) = (self.requests.get(), self.slots.len());
+        let is_due = |ejected: Ejected| ejected.is_due(now, requests, endpoints);
+        let slot = {
+            let ejected = self.ejected.borrow();
+            let mut due = ejected.iter().filter(|slot| {
+                slot.load.health.ejected().is_some_and(is_due)
+                    && !slot.load.is_blocked(now)
+                    && avoid.is_none_or(|avoid| !Rc::ptr_eq(avoid, slot))
+            });
+            due.next()?.clone()
+        };
+        slot.load.health.probe(now, random.unit(), requests);
+        self.schedule_probe();
+        Some(slot)
+    }
+
+    fn schedule_probe(&self) {
+        let ejected = self.ejected.borrow();
+        let times = ejected.iter().filter_map(|slot| slot.load.health.ejected());
+        self.probe_at.set(times.map(|ejected| ejected.until).min());
+    }
+
+    /// Whether one more may go: half of the endpoints stay, and one of those that stay can be reached.
+    fn may_eject(&self, slot: &Rc<Slot<T>>, now: Instant) -> bool {
+        let mut takes = 0;
+        let (mut is_here, mut others_ready) = (false, false);
+        for (at, other) in self.slots.iter().enumerate() {
+            if !self.weights.takes(at) {
+                continue;
+            }
+            takes += 1;
+            if Rc::ptr_eq(&other.load, &slot.load) {
+                is_here = true;
+            } else {
+                others_ready |= !other.is_ejected() && !other.load.is_blocked(now);
+            }
+        }
+        is_here && others_ready && (self.ejected() + 1) * 2 <= takes
+    }
+
+    /// The mean share of failures of the endpoints beside this one that are not ejected.
+    fn others_failing(&self, slot: &Rc<Slot<T>>) -> f64 {
+        let others = self
+            .slots
+            .iter()
+            .filter(|other| !Rc::ptr_eq(&other.load, &slot.load) && !other.is_ejected());
+        let (count, sum) = others.fold((0_u32, 0.0), |(count, sum), other| {
+            (count + 1, sum + other.load.health.failing())
+        });
+        if count == 0 { 1.0 } else { sum / f64::from(count) }
+    }
+
+    /// After a change of endpoints: of those that are ejected, at most half of all stay so, the latest first.
+    fn keep_half(&mut self) {
+        let mut ejected: Vec<_> =
+            self.slots.iter().filter(|slot| slot.is_ejected()).cloned().collect();
+        ejected.sort_by_key(|slot| {
+            std::cmp::Reverse(slot.load.health.ejected().map(|ejected| ejected.since))
+        });
+        for slot in ejected.drain((self.slots.len() / 2).min(ejected.len())..) {
+            slot.load.health.release();
+        }
+        self.ejected = RefCell::new(ejected);
+        self.schedule_probe();
     }
 
     /// Whether a request costs less than the `hold`th part at `at`: its latency times the requests that share it.
@@ -170,6 +312,7 @@ impl<T> Balancer<T> {
             Some(at) != other
                 && avoid.is_none_or(|avoid| !Rc::ptr_eq(avoid, slot))
                 && !slot.load.is_blocked(now)
+                && !slot.is_ejected()
         };
         for _ in 0..DRAWS_MAX {
             let at = self.weights.draw(count, random)?;
@@ -198,7 +341,8 @@ impl<T> Balancer<T> {
             .enumerate()
             .filter(|&(at, _)| self.weights.takes(at))
             .min_by_key(|(_, slot)| {
-                (slot.load.is_blocked(now), avoided(slot), slot.load.blocked_at())
+                let load = &slot.load;
+                (load.is_blocked(now), slot.is_ejected(), avoided(slot), load.blocked_at())
             })
             .map(|(_, slot)| slot.clone())
     }
@@ -206,11 +350,12 @@ impl<T> Balancer<T> {
     /// What is assumed of a newcomer: what the others show. With a guess above theirs it would not be tried for
     /// tens of seconds, with one below it would get everything at once.
     fn typical_latency(&self, now: Instant) -> Duration {
-        if self.slots.is_empty() {
-            return self.settings.default_latency;
+        let others = || self.slots.iter().filter(|slot| !slot.is_ejected());
+        let sum: f64 = others().map(|slot| slot.load.average(now)).sum();
+        match others().count() {
+            0 => self.settings.default_latency,
+            count => Duration::from_secs_f64(sum / count as f64),
         }
-        let sum: f64 = self.slots.iter().map(|slot| slot.load.average(now)).sum();
-        Duration::from_secs_f64(sum / self.slots.len() as f64)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Balancing under simulated load: a virtual clock, seeded randomness, endpoints that answer as a test says.
 
-use super::{Balancer, Outcome, Outstanding, Settings};
+use super::{Balancer, Change, Outcome, Outstanding, Settings};
+use leno_model::breaker::{Accrual, FailureAccrual, Penalty};
 use leno_model::name::Resource;
 use leno_model::workload::{Endpoint, EndpointSet, Labels, ProtocolHint};
 use leno_runtime::random::Random;
@@ -54,6 +55,8 @@ struct Simulation {
     hung: Vec<Outstanding<u16>>,
     sent: BTreeMap<u16, u64>,
     count: u64,
+    accrual: Accrual,
+    changes: Vec<(u16, Change)>,
 }
 
 impl Simulation {
@@ -69,6 +72,8 @@ impl Simulation {
             hung: Vec::new(),
             sent: BTreeMap::new(),
             count: 0,
+            accrual: Accrual::Default,
+            changes: Vec::new(),
         }
     }
 
@@ -80,6 +85,10 @@ impl Simulation {
         while let Some(entry) = self.open.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let ((at, _), (request, outcome)) = entry.remove_entry();
             request.finished(at, outcome);
+            let port = request.slot().data;
+            let judged = (outcome, at);
+            let change = self.balancer.judge(&request, &self.accrual, judged, &self.random);
+            self.changes.extend(change.map(|change| (port, change)));
         }
     }
 
@@ -236,6 +245,137 @@ fn failing_fast_attracts_nothing() {
     }
 }
 
+/// One of three endpoints answers 503 at once for ten seconds of every twenty.
+#[test]
+fn an_endpoint_that_fails_now_and_then_gets_few_requests_and_is_soon_back() {
+    for seed in SEEDS {
+        let mut simulation = Simulation::new(seed, &equal(1..=3));
+        let good = |_| after(3);
+        let fails =
+            |port| if port == 1 { Answer::Fails(Duration::from_micros(200)) } else { after(3) };
+        simulation.run(Duration::from_secs(5), 200, good);
+        for round in 0..5 {
+            let failed = *simulation.run(Duration::from_secs(10), 200, fails).get(&1).unwrap_or(&0);
+            // A third of 2,000 is 667; five percent of that is 33.
+            assert!((3..=33).contains(&failed), "seed {seed}, round {round}: {failed} failed");
+            simulation.run(Duration::from_secs(2), 200, good);
+            let share = share(&simulation.run(Duration::from_secs(3), 200, good), 1);
+            assert!((0.25..0.42).contains(&share), "seed {seed}, round {round}: {share} is back");
+            simulation.run(Duration::from_secs(5), 200, good);
+        }
+        assert!(simulation.changes.iter().all(|(port, _)| *port == 1), "{:?}", simulation.changes);
+    }
+}
+
+/// A crowd at the others does not make the failing endpoint look cheap.
+#[test]
+fn an_endpoint_that_fails_under_load_is_left() {
+    for seed in SEEDS {
+        let mut simulation = Simulation::new(seed, &equal(1..=3));
+        let fails =
+            |port| if port == 1 { Answer::Fails(Duration::from_micros(200)) } else { after(50) };
+        let sent = simulation.run(Duration::from_secs(10), 2000, fails);
+        let failed = sent[&1];
+        assert!(failed < 333, "seed {seed}: {failed} of 20,000");
+    }
+}
+
+#[test]
+fn where_all_fail_as_often_all_stay() {
+    for seed in SEEDS {
+        for percent in [5.0, 50.0, 100.0] {
+            let mut simulation = Simulation::new(seed, &equal(1..=4));
+            let dice = Random::seeded(seed + 1);
+            let fails = |_| match dice.unit() * 100.0 < percent {
+                true => Answer::Fails(Duration::from_millis(3)),
+                false => after(3),
+            };
+            simulation.run(Duration::from_secs(10), 500, fails);
+            let before = simulation.changes.len();
+            let sent = simulation.run(Duration::from_secs(60), 500, fails);
+            let out = simulation.changes.len() - before;
+            // Streaks happen by chance; they must not take a noticeable part of the capacity.
+            assert!(out < 40, "seed {seed}, {percent} %: {out} changes in a minute");
+            for port in 1..=4 {
+                let share = share(&sent, port);
+                assert!((0.17..0.33).contains(&share), "seed {seed}, {percent} %: {share}");
+            }
+        }
+    }
+}
+
+#[test]
+fn never_more_than_half_and_never_the_last() {
+    let check = |endpoints: u16, failing: u16, ejected_max: usize| {
+        let mut simulation = Simulation::new(7, &equal(1..=endpoints));
+        simulation.accrual = Accrual::Rule(FailureAccrual {
+            consecutive_max: 2,
+            penalty: Penalty { min: Duration::from_secs(60), ..Penalty::default() },
+            ..FailureAccrual::default()
+        });
+        let fails = |port| match port <= failing {
+            true => Answer::Fails(Duration::from_millis(1)),
+            false => after(1),
+        };
+        simulation.run(Duration::from_secs(20), 100 * u32::from(endpoints), fails);
+        assert_eq!(simulation.balancer.ejected(), ejected_max, "{failing} of {endpoints} fail");
+        simulation
+    };
+    check(1, 1, 0);
+    check(2, 2, 1);
+    check(3, 1, 1);
+    check(3, 3, 1);
+    check(5, 3, 2);
+    // Where others leave, those that were ejected come back.
+    let mut simulation = check(4, 2, 2);
+    simulation.update(&equal(1..=3));
+    assert_eq!(simulation.balancer.ejected(), 1);
+    simulation.update(&equal(1..=2));
+    assert_eq!(simulation.balancer.ejected(), 1);
+    simulation.update(&equal(1..=1));
+    assert_eq!(simulation.balancer.ejected(), 0);
+}
+
+#[test]
+fn a_rule_of_the_service_holds_instead_of_the_default() {
+    let first_failures = |accrual| {
+        let mut simulation = Simulation::new(1, &equal(1..=2));
+        simulation.accrual = accrual;
+        let fails = |port| match port {
+            1 => Answer::Fails(Duration::from_millis(1)),
+            _ => after(1),
+        };
+        simulation.run(Duration::from_secs(30), 100, fails);
+        simulation.changes
+    };
+    let rule = FailureAccrual {
+        consecutive_max: 4,
+        penalty: Penalty { jitter_ratio: 0.0, ..Penalty::default() },
+        ..FailureAccrual::default()
+    };
+    let reason = super::Reason::ConsecutiveFailures(4);
+    let ejected = Change::Ejected(reason, Duration::from_secs(1));
+    assert_eq!(first_failures(Accrual::Rule(rule)), [(1, ejected)]);
+    assert_eq!(first_failures(Accrual::Off), []);
+    assert_eq!(first_failures(Accrual::Rule(FailureAccrual { consecutive_max: 0, ..rule })), []);
+}
+
+/// A stream that stays open (server-sent events, say) is not a request without a response.
+#[test]
+fn open_streams_are_not_silence() {
+    for seed in SEEDS {
+        let mut simulation = Simulation::new(seed, &equal(1..=2));
+        simulation.run(Duration::from_secs(5), 100, |_| after(2));
+        let slot = simulation.balancer.slots().next().unwrap().clone();
+        let stream = slot.start(simulation.now);
+        stream.heard(simulation.now + Duration::from_millis(2));
+        simulation.run(Duration::from_secs(60), 100, |_| after(2));
+        let latency = slot.load.latency(simulation.now);
+        assert!(latency < 0.1, "seed {seed}: {latency} s");
+        stream.finished(simulation.now, Outcome::Success);
+    }
+}
+
 #[test]
 fn a_new_endpoint_starts_slowly() {
     for seed in SEEDS {
@@ -373,9 +513,10 @@ fn outstanding_requests_are_counted_until_they_are_dropped() {
     let slot = simulation.balancer.pick(simulation.now, &simulation.random, None).unwrap();
     let (a, b) = (slot.start(simulation.now), slot.start(simulation.now));
     assert_eq!(slot.outstanding(), 2);
-    a.answered(simulation.now + Duration::from_millis(3), Outcome::Success);
+    a.heard(simulation.now + Duration::from_millis(3));
     assert_eq!(slot.outstanding(), 2, "its body still comes");
     drop(a);
     b.finished(simulation.now, Outcome::Abandoned);
+    drop(b);
     assert_eq!(slot.outstanding(), 0);
 }

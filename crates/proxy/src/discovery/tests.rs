@@ -61,6 +61,7 @@ fn policy(name: &str) -> OutboundPolicy {
     OutboundPolicy {
         parent: Resource::object("core", "Service", "default", name),
         protocol: OutboundProtocol::Opaque(OpaqueRoutes::default()),
+        breaker: None,
     }
 }
 

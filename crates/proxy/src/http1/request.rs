@@ -254,11 +254,12 @@ impl Codec for Http1Request<'_> {
             (response, downward),
             (&self.thread.http1_limits, attempt.plan),
         );
-        let stop = &mut attempt.stop;
+        let (stop, outstanding) = (&mut attempt.stop, &attempt.outstanding);
         let outcome = poll_fn(|context| {
             if let Poll::Ready(outcome) = running.poll(context) {
                 return Poll::Ready(Ok(outcome));
             }
+            running.head_at.into_iter().for_each(|at| outstanding.heard(at));
             match stop.poll(context, || running.progress()) {
                 Some(stopped) => Poll::Ready(Err(stopped)),
                 None => Poll::Pending,

@@ -420,7 +420,9 @@ impl Http2Request {
                 return Err(Stopped::Rejected(Rejected { answer, wait }));
             }
         }
-        record.head_at = Some(Instant::now());
+        let now = Instant::now();
+        record.head_at = Some(now);
+        attempt.outstanding.heard(now);
         let (mut parts, body) = head.into_parts();
         parts.headers.remove(UNREACHABLE.0);
         record.status = parts.status.as_u16();

@@ -51,7 +51,7 @@ fn outbound(target: SocketAddr, timeout: Duration) -> OutboundPolicy {
     };
     let opaque = OpaqueRoutes { routes: vec![opaque] };
     let protocol = OutboundProtocol::Detect { timeout, http1: http(), http2: http(), opaque };
-    OutboundPolicy { parent: resource, protocol }
+    OutboundPolicy { parent: resource, protocol, breaker: None }
 }
 
 fn inbound(timeout: Duration) -> InboundPolicy {

@@ -1,6 +1,6 @@
 //! What the engine needs of HTTP/1 and of HTTP/2: one request, from its head to the end of its response.
 
-use crate::balance::Slot;
+use crate::balance::{Outstanding, Slot};
 use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::request::attempts::May;
@@ -84,6 +84,8 @@ pub struct Attempt<'a, U> {
     pub plan: &'a Plan,
     /// The endpoint.
     pub slot: &'a Slot<Peer>,
+    /// The request there.
+    pub outstanding: Outstanding<Peer>,
     /// What may follow if it fails.
     pub may: May,
     /// Decides whether a response is passed on, where the route has retries.

@@ -7,6 +7,7 @@ use crate::request::filters::{self, Changes, headers};
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
+use leno_model::breaker::Accrual;
 use leno_model::name::Resource;
 use leno_model::retry::Retry;
 use leno_model::route::{Filter, HeaderChange, OutboundPolicy, RequestView as _, Timeouts};
@@ -87,6 +88,13 @@ impl Plan {
     #[must_use]
     pub fn retry(&self) -> Option<&Retry> {
         self.route.as_ref()?.rule().retry.as_deref()
+    }
+
+    /// When endpoints that fail are ejected, by its Service.
+    #[must_use]
+    pub fn accrual(&self) -> &Accrual {
+        let breaker = self.route.as_ref().and_then(|route| route.policy().breaker.as_deref());
+        breaker.map_or(&Accrual::Default, |breaker| &breaker.accrual)
     }
 
     /// How long an attempt may take to the response's head, where another may follow; `retries` were made so far.

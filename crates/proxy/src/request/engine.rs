@@ -2,7 +2,7 @@
 //!
 //! What is HTTP/1's or HTTP/2's own is behind [`Codec`]; what is the direction's own is behind [`Side`].
 
-use crate::balance::{self, Outstanding, Slot};
+use crate::balance::{self, Slot};
 use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::request::attempts::{self, Attempts};
@@ -130,7 +130,6 @@ async fn forward<S: Side, C: Codec>(
         };
         record.sent_to(&slot, side.series(plan, &slot));
         let started = if acquired.at_once { begins } else { Instant::now() };
-        let outstanding = slot.start(started);
         if let Some(clock) = &mut clock {
             clock.times.attempt_begins(started, plan.attempt_timeout(attempts.retries()));
         }
@@ -138,13 +137,14 @@ async fn forward<S: Side, C: Codec>(
         let mut attempt = Attempt {
             plan,
             slot: &slot,
+            outstanding: slot.start(started),
             may: attempts.may(&pool, &slot, acquired.reused),
             judge,
             stop: Stop { open, clock: clock.as_deref_mut() },
             upstream: Some(acquired.upstream),
         };
         let outcome = request.attempt(&mut attempt, record).await;
-        let next = course.after(outcome, &attempt, outstanding, record);
+        let next = course.after(outcome, &attempt, record);
         drop(attempt);
         match next {
             Next::Complete => return End::Complete,
@@ -258,19 +258,19 @@ impl<'a> Course<'a> {
         &self,
         outcome: Outcome,
         attempt: &Attempt<'_, U>,
-        outstanding: Outstanding<Peer>,
         record: &mut RequestRecord,
     ) -> Next {
         let recorder = &self.thread.recorder;
         let next = match outcome {
             Outcome::Complete => {
-                let outcome = balance::Outcome::of_status(record.status);
-                outstanding.finished(record.head_at.unwrap_or_else(Instant::now), outcome);
+                let outcome = balance::Outcome::of_response(record.status, record.grpc);
+                let at = record.head_at.unwrap_or_else(Instant::now);
+                self.finished(attempt, at, outcome);
                 Next::Complete
             }
             Outcome::Unreachable => {
                 let now = Instant::now();
-                outstanding.finished(now, balance::Outcome::Failure);
+                attempt.outstanding.finished(now, balance::Outcome::Failure);
                 attempt.slot.refused(now, &self.thread.random);
                 if !self.pool.budget.take(now) {
                     self.denied(record, Denied::Budget);
@@ -281,12 +281,17 @@ impl<'a> Course<'a> {
             }
             Outcome::Rejected(Rejected { answer, wait }) => {
                 let now = Instant::now();
-                outstanding.finished(now, balance::Outcome::Failure);
+                let outcome = match balance::Outcome::of_response(answer.status, answer.grpc) {
+                    // The route does not want it, whatever it is.
+                    balance::Outcome::Success => balance::Outcome::Failure,
+                    outcome => outcome,
+                };
+                self.finished(attempt, now, outcome);
                 record.rejected(&answer, now);
                 recorder.retried(self.direction, "response");
                 Next::Again(wait)
             }
-            Outcome::Broken(broken) => self.after_broken(broken, attempt, outstanding, record),
+            Outcome::Broken(broken) => self.after_broken(broken, attempt, record),
         };
         if let Some(judge) = &attempt.judge {
             self.note_denied(judge, record);
@@ -299,7 +304,6 @@ impl<'a> Course<'a> {
         &self,
         broken: Broken,
         attempt: &Attempt<'_, U>,
-        outstanding: Outstanding<Peer>,
         record: &mut RequestRecord,
     ) -> Next {
         let ending = broken.ending();
@@ -321,12 +325,18 @@ impl<'a> Course<'a> {
             && let Some(wait) = judge.again(broken.repeatable, true)
         {
             recorder.retried(self.direction, ending.flag());
-            outstanding.finished(Instant::now(), balance::Outcome::of_ending(ending));
+            self.finished(attempt, Instant::now(), balance::Outcome::of_ending(ending));
             return Next::Again(wait);
         }
-        let outcome = balance::Outcome::of_ending(ending);
-        outstanding.finished(record.head_at.unwrap_or_else(Instant::now), outcome);
+        let at = record.head_at.unwrap_or_else(Instant::now);
+        self.finished(attempt, at, balance::Outcome::of_ending(ending));
         Next::Broken(broken)
+    }
+
+    /// Counts an attempt in its endpoint's load and health; `at` is when the head of its response came.
+    fn finished<U>(&self, attempt: &Attempt<'_, U>, at: Instant, outcome: balance::Outcome) {
+        attempt.outstanding.finished(at, outcome);
+        self.pool.judge(self.thread, &attempt.outstanding, self.plan.accrual(), (outcome, at));
     }
 
     fn note_denied(&self, judge: &Judge<'_>, record: &mut RequestRecord) {

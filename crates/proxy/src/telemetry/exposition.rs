@@ -32,7 +32,22 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
     ("inbound_tcp_authz_allow_total", "counter", "Inbound connections that policy allowed."),
     ("inbound_tcp_authz_deny_total", "counter", "Inbound connections that policy denied."),
     ("inbound_tcp_errors_total", "counter", "Inbound connections that ended with an error."),
+    (
+        "outbound_http_balancer_ejected_endpoints",
+        "gauge",
+        "Endpoints that get no requests because they fail.",
+    ),
+    (
+        "outbound_http_balancer_ejections_total",
+        "counter",
+        "Endpoints that were ejected because they failed, by reason.",
+    ),
     ("outbound_http_balancer_endpoints", "gauge", "Endpoints of a balancer, by state."),
+    (
+        "outbound_http_balancer_recoveries_total",
+        "counter",
+        "Ejected endpoints that answered a probing request.",
+    ),
     (
         "outbound_http_errors_total",
         "counter",

@@ -4,7 +4,8 @@ use super::histogram::Histogram;
 use super::labels::{AuthzLabels, Direction, HttpLabels, LabelText, TcpLabels, Transport};
 use super::registry::Registry;
 use super::series::{
-    Activity, Counter, EndpointsGauge, HttpSeries, RetrySeries, TcpSeries, Watched, lock,
+    Activity, Counter, EjectionSeries, EndpointsGauge, HttpSeries, RetrySeries, TcpSeries, Watched,
+    lock,
 };
 use crate::ending::Ending;
 use hashbrown::HashMap;
@@ -253,6 +254,27 @@ impl Recorder {
             Counter::new(cell.unwrap_or_else(|| family.register_anyway(OVERFLOW)))
         };
         EndpointsGauge { ready: register("ready"), pending: register("pending") }
+    }
+
+    /// The ejections of a balancer. Asked for where there is one to be counted.
+    #[must_use]
+    pub fn ejections(&self, backend: &Resource) -> EjectionSeries {
+        let mut families = lock(&self.registry.families);
+        let mut register = |name, reason: Option<&str>| {
+            let mut text = LabelText::new();
+            text.resource("backend", Some(backend));
+            reason.into_iter().for_each(|reason| text.put("reason", reason));
+            let family = families.counters.entry(name).or_default();
+            let cell = family.register(&text.0, self.registry.series_max);
+            Counter::new(cell.unwrap_or_else(|| family.register_anyway(OVERFLOW)))
+        };
+        let total = "outbound_http_balancer_ejections_total";
+        EjectionSeries {
+            now: register("outbound_http_balancer_ejected_endpoints", None),
+            consecutive_failures: register(total, Some("consecutive_failures")),
+            success_rate: register(total, Some("success_rate")),
+            recoveries: register("outbound_http_balancer_recoveries_total", None),
+        }
     }
 
     /// Lets go of series that are idle. Called by the thread about once a minute.

@@ -201,6 +201,41 @@ impl Drop for EndpointsGauge {
     }
 }
 
+/// Endpoints of one balancer that are ejected, on one thread.
+#[derive(Debug)]
+pub struct EjectionSeries {
+    pub(super) now: Rc<Counter>,
+    pub(super) consecutive_failures: Rc<Counter>,
+    pub(super) success_rate: Rc<Counter>,
+    pub(super) recoveries: Rc<Counter>,
+}
+
+impl EjectionSeries {
+    /// An endpoint was ejected; `reason` is a word of [`crate::balance::Reason`].
+    pub fn ejected(&self, reason: &str) {
+        match reason {
+            "success_rate" => self.success_rate.add(1),
+            _ => self.consecutive_failures.add(1),
+        }
+    }
+
+    /// An endpoint answers again.
+    pub fn recovered(&self) {
+        self.recoveries.add(1);
+    }
+
+    /// So many are ejected now.
+    pub fn set(&self, ejected: usize) {
+        self.now.set(ejected as u64);
+    }
+}
+
+impl Drop for EjectionSeries {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 /// Something whose number changes when it is used.
 pub(super) trait Activity {
     fn activity(&self) -> u64;

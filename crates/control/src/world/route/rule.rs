@@ -185,5 +185,5 @@ fn misplaced(
 pub(super) fn told(route: Compiled, patterns: &Patterns) -> Result<(), WireError> {
     let parent = route.resource.clone();
     let protocol = OutboundProtocol::Http2(as_http(HttpRoutes { routes: vec![route] }));
-    leno_api::outbound::check(&OutboundPolicy { parent, protocol }, patterns)
+    leno_api::outbound::check(&OutboundPolicy { parent, protocol, breaker: None }, patterns)
 }

@@ -53,7 +53,7 @@ fn annotation<'text>(
 }
 
 /// Reads one duration of the Gateway API (GEP-2257).
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(in crate::world) fn duration(text: &str) -> Result<Duration, String> {
     let read = text.parse::<gateway_api::Duration>()?;
     Ok(Duration::new(read.as_secs(), read.subsec_nanos()))
 }

@@ -195,6 +195,9 @@ fn what_is_counted_by_words() {
     let other_gauge = other.endpoints(&backend, &backend);
     gauge.set(3, 1);
     other_gauge.set(3, 0);
+    let ejections = recorder.ejections(&backend);
+    ejections.ejected("success_rate");
+    ejections.set(1);
     let text = registry.exposition();
     let samples = parse(&text);
     assert_eq!(samples[r#"tls_refused_total{direction="inbound",reason="expired"}"#], 2.0);
@@ -206,6 +209,10 @@ fn what_is_counted_by_words() {
     assert_eq!(samples[r#"tcp_detect_timeouts_total{direction="inbound"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_latency_ms_count{direction="inbound"}"#], 1.0);
     assert_eq!(samples["access_log_dropped_total"], 5.0);
+    let ejected = samples
+        .iter()
+        .find(|(series, _)| series.contains("ejections_total") && series.contains("success_rate"));
+    assert_eq!(ejected.map(|(_, value)| *value), Some(1.0));
     assert!(!text.contains("error=\"complete\""), "an orderly end is no error");
     let ready = samples.iter().find(|(series, _)| series.contains("endpoint_state=\"ready\""));
     assert_eq!(ready.map(|(_, value)| *value), Some(3.0), "threads see the same endpoints");
