@@ -30,6 +30,14 @@ fn main() -> std::io::Result<()> {
     for text in ["/a/../%2e%2e//b%2Fc\\", "/%61%c3%a9{", "Web.Default.:80", "[FD00::0:1]:8080"] {
         seed("canonical", text, text.as_bytes())?;
     }
+    let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    for (name, text) in [
+        ("w3c", format!("traceparent: 00-{trace}-{span}-01")),
+        ("b3", format!("b3: {trace}-{span}-1-{span}")),
+        ("several", format!("x-b3-traceid: {trace}\nx-b3-spanid: {span}\nx-b3-sampled: 0")),
+    ] {
+        seed("trace_headers", name, text.as_bytes())?;
+    }
     snapshot(&seed)?;
     manifests(&seed)
 }

@@ -145,9 +145,9 @@ fn everywhere(place: &Place) {
 fn forms(place: &Place) {
     let authority = format!("web.{}.svc.cluster.local:80", place.name);
     let ps = "NAMESPACE NAME READY STATUS RESTARTS MESH PROXY CERTIFICATE IDENTITY";
-    let stat = "NAMESPACE POD DIRECTION REQ/S SUCCESS P50 P95 P99 TCP OPENED/S READ/S WRITE/S";
+    let stat = "NAMESPACE POD DIRECTION REQ/S SUCCESS P50 P95 P99 TCP";
     let group = "NAMESPACE NAME MESHED SUCCESS RPS LATENCY_P50 LATENCY_P95 LATENCY_P99 TCP_CONN";
-    let edges = "SEEN BY DIRECTION CLIENT SERVER SERVICE MTLS REQUESTS SUCCESS CONNECTIONS";
+    let edges = "SEEN BY DIRECTION CLIENT SERVER MTLS REQUESTS SUCCESS";
     let endpoints = "NAMESPACE IP PORT POD SERVICE IDENTITY WEIGHT";
     //           command                                       heads its columns
     check(place, &["ps", "-l", "app=web"], ps);

@@ -24,6 +24,7 @@ mod security;
 mod seeing;
 mod sharing;
 mod smuggling;
+mod tap;
 mod transparency_grpc;
 mod transparency_http1;
 mod transparency_http2;

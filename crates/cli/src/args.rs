@@ -9,6 +9,7 @@ mod explain;
 mod help;
 pub(crate) mod home;
 mod install;
+mod tap;
 mod traffic;
 mod version;
 
@@ -18,6 +19,7 @@ pub(crate) use dashboard::Dashboard;
 pub(crate) use explain::Explain;
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
+pub(crate) use tap::{Filters, Tap, TapFormat};
 pub(crate) use traffic::{
     Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Shown, Stat,
 };
@@ -66,6 +68,8 @@ pub(crate) enum Verb {
     Edges(Box<Shown>),
     /// Serve a page with the service graph on loopback: traffic, latency and mutual TLS between workloads, up to an hour back
     Dashboard(Box<Dashboard>),
+    /// Show requests while they pass: client, server, path, status, time, and the reason of a failure
+    Tap(Box<Tap>),
     /// Run a program inside a pod, with its network, files and processes; returns the program's exit code
     Exec(Exec),
     /// Print the logs of a pod's containers or of the control plane
@@ -278,6 +282,9 @@ mod tests {
             "leno edges -n shop -l app=web",
             "leno dashboard -n shop -l app=web --port 9000",
             "leno dashboard --context prod",
+            "leno tap",
+            "leno tap deploy/web --to svc/api --path /v1 --method GET --status 5xx --slow 100ms --failed",
+            "leno tap svc web -n shop -o json --max-rate 1000 --count 5",
             "leno diagnostics endpoints a.b.svc.cluster.local:80 c.d.svc:81 -o json",
             "leno diagnostics policy svc/web 80 -n shop --from other",
             "leno diagnostics proxy-metrics deploy/web -n shop",
@@ -307,6 +314,8 @@ mod tests {
             "leno logs x -l a=b",
             "leno ps -A -n x",
             "leno diagnostics policy svc/web",
+            "leno tap --max-rate 0",
+            "leno tap -o yaml",
             "leno up",
             "leno exec reviews",
             "leno exec -- ls",

@@ -16,6 +16,7 @@ mod logs;
 mod pods;
 mod reach;
 mod stat;
+mod tap;
 mod traffic;
 mod up;
 mod validate;
@@ -58,6 +59,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Dashboard(wanted) => {
             dashboard::run(Home::find(given, &wanted.cluster)?, &wanted)?;
         }
+        Verb::Tap(tap) => tap::run(&Home::find(given, &tap.cluster)?, &tap)?,
         Verb::Exec(exec) => return exec::run(&machine(given), &exec),
         Verb::Inject(inject) => return inject::inject(&inject),
         Verb::Uninject(manifests) => return inject::uninject(&manifests),

@@ -6,6 +6,7 @@
 mod cluster;
 pub(crate) mod machine;
 mod selector;
+mod tap;
 
 use crate::args::home::{ClusterFlags, Environment, Scope};
 use anyhow::bail;
@@ -14,6 +15,7 @@ use leno_up::figures::Said;
 use leno_up::figures::reading::Reading;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -55,6 +57,9 @@ pub(crate) struct Member {
     /// Its proxy may be asked.
     pub(crate) answers: bool,
 }
+
+/// Takes a line of a proxy's tap, and says whether more are wanted.
+pub(crate) type TapLine<'a> = dyn FnMut(&Member, &str) -> anyhow::Result<ControlFlow<()>> + 'a;
 
 /// A row of `leno ps`, in the words of its home.
 #[derive(Clone, Debug, Serialize)]
@@ -140,7 +145,21 @@ impl Home {
         }
     }
 
-    /// The same, read.
+    /// Gives every line of `GET path` at the proxies of these pods to `line`, until all have ended or `line` says so. A proxy that
+    /// cannot be asked is named on standard error.
+    pub(crate) fn tap(
+        &self,
+        members: &[Member],
+        path: &str,
+        line: &mut TapLine<'_>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Machine(state) => machine::tap(state, members, path, line),
+            Self::Cluster(cluster) => cluster.tap(members, path, line),
+        }
+    }
+
+    /// [`said`](Self::said), read.
     pub(crate) fn readings(&self, members: &[Member]) -> anyhow::Result<Vec<Reading>> {
         let said = self.said(members)?;
         Ok(said.into_iter().map(|(said, at)| Reading::new(said, at)).collect())

@@ -10,8 +10,67 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Rows under headings, in columns as wide as their widest cell.
+/// Rows under headings. Where standard output is a terminal, the widest columns are cut until a line fits.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    match terminal_columns() {
+        Some(columns) => table_within(headings, rows, columns),
+        None => whole_table(headings, rows),
+    }
+}
+
+/// The whole table where a wide one is asked for, else one that fits the terminal.
+pub(crate) fn shown(headings: &[&str], rows: &[Vec<String>], wide: bool) -> String {
+    if wide { whole_table(headings, rows) } else { table(headings, rows) }
+}
+
+/// Columns of the terminal; `None` where standard output is not one.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
+    (width.0 > 0).then(|| usize::from(width.0))
+}
+
+/// The same in lines of at most so many characters, as long as headings and [`CELL_MIN`] allow.
+pub(crate) fn table_within(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
+    let mut rows = rows.to_vec();
+    let length = |cell: &String| cell.chars().count();
+    let widest = |rows: &[Vec<String>], column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(length);
+        cells.chain([headings[column].len()]).max().unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = (0..headings.len()).map(|at| widest(&rows, at)).collect();
+    let gaps = 2 * headings.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > columns {
+        let can_shrink = |at: &usize| widths[*at] > CELL_MIN.max(headings[*at].len());
+        let Some(at) = (0..widths.len()).filter(can_shrink).max_by_key(|at| widths[*at]) else {
+            break;
+        };
+        widths[at] -= 1;
+    }
+    for row in &mut rows {
+        for (cell, width) in row.iter_mut().zip(&widths) {
+            *cell = cut(cell, *width);
+        }
+    }
+    whole_table(headings, &rows)
+}
+
+/// Cells keep at least so much when a table is made narrower.
+const CELL_MIN: usize = 8;
+
+/// At most so many characters, with `…` in the place of the middle: the ends of pod names differ.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let tail = kept / 3;
+    let head = characters[..kept - tail].iter();
+    head.chain(&['…']).chain(&characters[characters.len() - tail..]).collect()
+}
+
+/// Rows under headings, in columns as wide as their widest cell.
+pub(crate) fn whole_table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([headings[column].len()]).max().unwrap_or(0)
@@ -139,6 +198,19 @@ mod tests {
         ] {
             assert_eq!(verdicts(line), expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn narrow_columns() {
+        let rows = [vec!["productpage-v1-7d9c5b6f4-abcde".into(), "default/productpage".into()]];
+        let check = |columns: usize, expected: &str| {
+            let text = table_within(&["POD", "CLIENT"], &rows, columns);
+            assert_eq!(text.lines().nth(1), Some(expected), "{columns}");
+        };
+        check(60, "productpage-v1-7d9c5b6f4-abcde  default/productpage");
+        check(40, "productpage-…-abcde  default/productpage");
+        check(22, "produc…cde  defaul…age");
+        check(0, "produ…de  defau…ge");
     }
 
     #[test]

@@ -9,8 +9,11 @@ use futures_util::io::AsyncBufReadExt;
 use futures_util::stream::{self, StreamExt};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, LogParams};
+use kube::api::{Api, ListParams, LogParams, PostParams};
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use leno_runtime::tasks;
@@ -222,7 +225,66 @@ impl Cluster {
         outcome
     }
 
-    /// The same of many pods, [`ASKED_AT_ONCE_MAX`] at a time; answers in the order of `pods`.
+    /// Gives every line of the answer to `GET path` at a port of a pod to `line`, until the answer ends or `line` says `false`.
+    ///
+    /// # Errors
+    /// See [`Refused`]; a status other than 200 is one.
+    pub async fn lines(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+        path: &str,
+        line: impl FnMut(&str) -> bool,
+    ) -> Result<(), Refused> {
+        let asked = Asked {
+            verb: "create",
+            resource: "pods/portforward",
+            namespace: Some(namespace),
+            name: pod,
+        };
+        let failed = |why: String| Refused::Failed {
+            tried: format!("GET {path} at port {port} of pod {namespace}/{pod}"),
+            why,
+        };
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let opened = timeout(ANSWER_WAIT_MAX, api.portforward(pod, &[port])).await;
+        let opened = opened.map_err(|_| self.silent())?;
+        let mut forwarder = opened.map_err(|error| self.refused(&error, &asked))?;
+        let none = || failed("the port-forward failed".to_owned());
+        let stream = forwarder.take_stream(port).ok_or_else(none)?;
+        let outcome = lines(stream, path, line).await;
+        forwarder.abort();
+        outcome.map_err(failed)
+    }
+
+    /// Whether the user may do this, as the API server's own rules say.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub async fn may(&self, wanted: ResourceAttributes) -> Result<bool, Refused> {
+        let asked = Asked {
+            verb: "create",
+            resource: "selfsubjectaccessreviews",
+            namespace: None,
+            name: "",
+        };
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(wanted),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let how = PostParams::default();
+        let answer = timeout(ANSWER_WAIT_MAX, api.create(&how, &review)).await;
+        let answer = answer.map_err(|_| self.silent())?;
+        let review = answer.map_err(|error| self.refused(&error, &asked))?;
+        Ok(review.status.is_some_and(|status| status.allowed))
+    }
+
+    /// [`get`](Self::get) of many pods, [`ASKED_AT_ONCE_MAX`] at a time; answers in the order of `pods`.
     pub async fn get_each(
         &self,
         pods: impl IntoIterator<Item = (String, String)>,
@@ -279,14 +341,15 @@ impl Cluster {
     }
 }
 
-async fn exchange(
+/// Sends the request. The connection lives as long as the first of the two.
+async fn begin(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     path: &str,
-) -> Result<Page, String> {
+) -> Result<(tasks::Owned, http::Response<hyper::body::Incoming>), String> {
     let words = |error: hyper::Error| error.to_string();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(words)?;
-    let _carried = tasks::spawn_owned("port-forward", async move {
+    let carried = tasks::spawn_owned("port-forward", async move {
         // What goes wrong with the connection is said by the request on it.
         let _ended = connection.await;
     });
@@ -296,9 +359,58 @@ async fn exchange(
         .body(Empty::<bytes::Bytes>::new())
         .map_err(|error| error.to_string())?;
     let answer = sender.send_request(request).await.map_err(words)?;
+    Ok((carried, answer))
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    path: &str,
+) -> Result<Page, String> {
+    let (_carried, answer) = begin(stream, path).await?;
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let bytes = body.map_err(|error| error.to_string())?.to_bytes();
     let body = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Page { status, body, at: Instant::now() })
 }
+
+/// Gives every line of the answer to `GET path` to `line`, until the answer ends or `line` says `false`.
+///
+/// # Errors
+/// What broke, or the answer itself where its status is not 200.
+pub async fn lines(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    path: &str,
+    mut line: impl FnMut(&str) -> bool,
+) -> Result<(), String> {
+    let (_carried, mut answer) = timeout(ANSWER_WAIT_MAX, begin(stream, path))
+        .await
+        .map_err(|_| format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()))??;
+    if answer.status() != http::StatusCode::OK {
+        let body = Limited::new(answer.into_body(), REFUSAL_BYTES_MAX).collect().await;
+        let bytes = body.map_err(|error| error.to_string())?.to_bytes();
+        return Err(String::from_utf8_lossy(&bytes).trim().to_owned());
+    }
+    let mut kept = Vec::new();
+    while let Some(frame) = answer.body_mut().frame().await {
+        let frame = frame.map_err(|error| error.to_string())?;
+        let Ok(data) = frame.into_data() else { continue };
+        kept.extend_from_slice(&data);
+        while let Some(end) = kept.iter().position(|byte| *byte == b'\n') {
+            let text = String::from_utf8_lossy(&kept[..end]).into_owned();
+            kept.drain(..=end);
+            if !line(&text) {
+                return Ok(());
+            }
+        }
+        if kept.len() > LINE_BYTES_MAX {
+            return Err(format!("a line has more than {LINE_BYTES_MAX} bytes"));
+        }
+    }
+    Ok(())
+}
+
+/// A refusal is a sentence or two.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// Lines are JSON objects of one request.
+const LINE_BYTES_MAX: usize = 1024 * 1024;

@@ -8,10 +8,12 @@
 
 use crate::identity;
 use crate::telemetry::Registry;
+use crate::telemetry::tap::filter::Wanted;
+use crate::telemetry::tap::{TAPS_MAX, TapStream, Taps};
 use crate::watchdog::Pulse;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -41,6 +43,8 @@ pub type ExtraMetrics = Box<dyn Fn(&mut String) + Send + Sync>;
 pub struct State {
     /// Whether there is a credential, and no drain.
     pub ready: watch::Receiver<bool>,
+    /// Shows requests while they pass.
+    pub taps: Arc<Taps>,
     /// All series.
     pub registry: Arc<Registry>,
     /// [`crate::config::Config::describe`].
@@ -130,7 +134,41 @@ async fn serve(stream: TcpStream, from_inside: bool, place: Place, state: Arc<St
     }
 }
 
-async fn answer(
+async fn answer(state: &State, request: Request<Incoming>, from_inside: bool) -> Response<Answer> {
+    if request.uri().path() == "/tap" {
+        return tap(state, &request, from_inside);
+    }
+    page(state, request, from_inside).await.map(Either::Left)
+}
+
+/// A page, or a stream of requests.
+type Answer = Either<Full<Bytes>, TapStream>;
+
+/// Requests as they pass. Paths are not for everybody who reaches the pod: only for those who may enter it.
+fn tap(state: &State, request: &Request<Incoming>, from_inside: bool) -> Response<Answer> {
+    let refused = |status, why: String| text(status, why).map(Either::Left);
+    if request.method() != Method::GET {
+        return not_allowed("GET").map(Either::Left);
+    }
+    if !from_inside {
+        let why = "requests are shown only inside the pod; use leno tap, or kubectl port-forward\n";
+        return refused(StatusCode::FORBIDDEN, why.to_owned());
+    }
+    let wanted = match Wanted::parse(request.uri().query().unwrap_or_default()) {
+        Ok(wanted) => wanted,
+        Err(wrong) => return refused(StatusCode::BAD_REQUEST, wrong.join("\n") + "\n"),
+    };
+    let Some(stream) = state.taps.open(wanted) else {
+        let why = format!("{TAPS_MAX} taps are open already; end one\n");
+        return refused(StatusCode::TOO_MANY_REQUESTS, why);
+    };
+    let mut response = Response::new(Either::Right(stream));
+    let kind = HeaderValue::from_static("application/x-ndjson");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+async fn page(
     state: &State,
     request: Request<Incoming>,
     from_inside: bool,
@@ -166,7 +204,7 @@ async fn answer(
         ("/proxy-log-level", _) => not_allowed("GET, PUT"),
         _ => text(
             StatusCode::NOT_FOUND,
-            "not found; known paths: /live, /ready, /metrics, /config and /proxy-log-level\n",
+            "not found; known paths: /live, /ready, /metrics, /config, /tap and /proxy-log-level\n",
         ),
     }
 }
@@ -246,6 +284,7 @@ mod tests {
         let level = leno_runtime::log::start("info", leno_runtime::log::Format::Plain).unwrap();
         let state = State {
             ready: watched,
+            taps: Arc::default(),
             registry: Registry::new(10, Duration::from_mins(1)),
             config: serde_json::json!({"workers": "1"}),
             level: Some(level),
@@ -272,6 +311,8 @@ mod tests {
         check("GET /metrics?x=1", "", 200, "proxy_build_info").await;
         check("GET /config", "", 200, r#""workers": "1""#).await;
         check("POST /metrics", "", 405, "").await;
+        check("POST /tap", "", 405, "").await;
+        check("GET /tap?slow=never&x=1", "", 400, "x: is not a known filter").await;
         check("GET /shutdown", "", 404, "/metrics").await;
         check("GET /proxy-log-level", "", 200, "info").await;
         check("PUT /proxy-log-level", "warn,leno_proxy=debug", 204, "").await;

@@ -10,6 +10,8 @@ use crate::discovery::{self, Discovery};
 use crate::listen;
 use crate::telemetry::Registry;
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::observers::Observers;
+use crate::telemetry::tap::Taps;
 use crate::warm_restart::{self, Store};
 use crate::watchdog::{Heartbeat, Pulse};
 use crate::{control_channel, identity};
@@ -76,8 +78,10 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let (handle, discovery) = Discovery::new(config.workload.clone(), settings, memory.clone());
 
     let admin_address = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.admin_port);
+    let taps = Arc::new(Taps::default());
     let state = admin::State {
         ready: is_ready,
+        taps: taps.clone(),
         registry: registry.clone(),
         config: config.describe().clone(),
         level: Some(level),
@@ -117,6 +121,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
 
     let drain = Drain::new();
     let access_log = start_access_log(&config, &registry)?;
+    let observers = Observers { identity: config.identity.clone(), access_log, taps };
     let part = Part {
         beat: Heartbeat::default(),
         config: config.clone(),
@@ -124,7 +129,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         discovery: handle.clone(),
         credentials: credentials.clone(),
         drain: drain.clone(),
-        access_log: access_log.clone(),
+        observers: observers.clone(),
         shared: Arc::default(),
     };
     data_path::start_all(&part, pulse)?;
@@ -149,7 +154,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
             )
         }
     }
-    if let Some(log) = access_log {
+    if let Some(log) = observers.access_log {
         log.finish(LOG_FLUSH_MAX);
     }
     Ok(drained)

@@ -8,7 +8,7 @@ use crate::io::Tcp;
 use crate::listen::{self, Places};
 use crate::mesh::Mesh;
 use crate::shared::Shared;
-use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::observers::Observers;
 use crate::telemetry::{Direction, Recorder, Registry};
 use crate::thread::ThreadContext;
 use crate::watchdog::{self, Heartbeat, Pulse};
@@ -56,8 +56,8 @@ pub struct Part {
     pub credentials: watch::Receiver<Option<Arc<Credentials>>>,
     /// Says when to end.
     pub drain: Drain,
-    /// Where requests are logged.
-    pub access_log: Option<AccessLog>,
+    /// Who looks at single requests.
+    pub observers: Observers,
     /// What all threads count together.
     pub shared: Arc<Shared>,
 }
@@ -142,9 +142,9 @@ fn listeners(config: &Config) -> Result<Listeners, StartError> {
 
 /// Accepts until the drain starts; connections that are open go on in tasks of their own.
 async fn run(part: Part, listeners: Listeners) {
-    let Part { beat, config, registry, discovery, credentials, drain, access_log, shared } = part;
+    let Part { beat, config, registry, discovery, credentials, drain, observers, shared } = part;
     let recorder = Recorder::new(registry);
-    let thread = ThreadContext::new(config, recorder, credentials, drain, (access_log, shared));
+    let thread = ThreadContext::new(config, recorder, credentials, drain, (observers, shared));
     let thread = Rc::new(thread);
     let mesh = Mesh::new(thread.clone(), discovery);
     // Two kinds of tasks, not one that chooses: each would have the room that the larger needs, for as long as it idles.

@@ -1,4 +1,4 @@
-//! Metrics and access log.
+//! Metrics, access log, taps and traces.
 //!
 //! - [`labels`]: what a series is about; names and values as linkerd writes them.
 //! - [`recorder`]: one per data thread; counting takes neither a lock nor an atomic read-modify-write.
@@ -7,7 +7,8 @@
 //! - [`report`]: the end of a connection, in metric and log.
 //! - [`exposition`]: the registry as Prometheus text; [`text`] writes its lines.
 //! - [`process`]: the process's own figures.
-//! - [`access_log`]: one line per request, off by default.
+//! - [`observers`]: all that looks at single requests: [`access_log`] (off by default), [`tap`], [`trace`]. They read a
+//!   [`request_summary`].
 //!
 //! No label value is under a client's control: no host, no path, no server name that was asked for.
 
@@ -15,12 +16,16 @@ pub mod access_log;
 pub mod exposition;
 pub mod histogram;
 pub mod labels;
+pub mod observers;
 pub mod process;
 pub mod recorder;
 pub mod registry;
 pub mod report;
+pub mod request_summary;
 pub mod series;
+pub mod tap;
 pub mod text;
+pub mod trace;
 
 pub use labels::{
     AuthzLabels, Direction, HttpLabels, NoTls, PeerSide, TcpLabels, TlsLabel, Transport,

@@ -8,7 +8,7 @@ use crate::config::{Config, Limits};
 use crate::conn::handshakes::Handshakes;
 use crate::shared::Shared;
 use crate::telemetry::Recorder;
-use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::observers::Observers;
 use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
 use leno_tls::Credentials;
@@ -32,8 +32,8 @@ pub struct ThreadContext {
     pub random: Random,
     /// Says when to end.
     pub drain: Drain,
-    /// Where requests are logged.
-    pub access_log: Option<AccessLog>,
+    /// Who looks at single requests.
+    pub observers: Observers,
     /// Handshakes of clients that are not finished.
     pub handshakes: Handshakes,
     credentials: RefCell<watch::Receiver<Option<Arc<Credentials>>>>,
@@ -49,7 +49,7 @@ impl ThreadContext {
         recorder: Recorder,
         credentials: watch::Receiver<Option<Arc<Credentials>>>,
         drain: Drain,
-        (access_log, shared): (Option<AccessLog>, Arc<Shared>),
+        (observers, shared): (Observers, Arc<Shared>),
     ) -> Self {
         let limits = config.limits.clone();
         crate::io::buffer::configure(limits.buffer_bytes);
@@ -59,7 +59,7 @@ impl ThreadContext {
             ..leno_http1::Limits::DEFAULT
         };
         Self {
-            access_log,
+            observers,
             shared,
             limits,
             http1_limits,

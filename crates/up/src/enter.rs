@@ -7,6 +7,7 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};
 use std::fs::File;
 use std::io;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
@@ -60,6 +61,19 @@ pub fn start_of(paths: &Paths, namespace: &str, pod: &str, container: &str) -> i
     let text = std::fs::read(&file)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
     Ok(serde_json::from_slice(&text)?)
+}
+
+/// Connects to a loopback port inside of a process's network namespace. Only root may; the connection works everywhere.
+///
+/// # Errors
+/// The process is gone, the caller is not root, or nothing listens.
+pub fn connect(pid: u32, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    // A thread of its own: a thread that has entered does not come back.
+    let entered = std::thread::spawn(move || {
+        setns(File::open(format!("/proc/{pid}/ns/net"))?, CloneFlags::CLONE_NEWNET)?;
+        TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), limit)
+    });
+    entered.join().map_err(|_| io::Error::other("the connecting thread panicked"))?
 }
 
 /// Runs the program and answers its exit code; 128 and the signal's number when a signal ended it. Call from a process

@@ -2,9 +2,11 @@
 
 use super::timeouts::{call, grpc_servers};
 use super::{PORT, curl, route, site};
+use crate::tap::Tap;
 use leno_tests::mesh::Mesh;
 use leno_tests::wait;
 use serde_json::json;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 fn counted(mesh: &Mesh, name: &str) -> f64 {
@@ -42,6 +44,26 @@ fn a_flapping_server_fails_no_get_and_gets_no_post_twice() {
     route(&mesh, "HTTPRoute", &all, rule);
     curl(&mesh, "/first/2", &["-d", "x"]).check(200, "yes");
     assert_eq!(server.count("POST /first/2"), 3);
+}
+
+#[test]
+fn a_tap_shows_attempts_and_why_there_is_no_further_one() {
+    let (mesh, _server) = site("calls-retries-tap");
+    let rule = json!({"retry": {"codes": [503], "attempts": 2, "backoff": "5ms"}});
+    route(&mesh, "HTTPRoute", &json!({}), rule);
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (_, mut tap) = Tap::open(mesh.pod("client"), loopback, "path=/first");
+    let mut check = |path: &str, arguments: &[&str], expected: (u16, u64, &str)| {
+        curl(&mesh, path, arguments).check(expected.0, "");
+        let request = tap.next();
+        let (status, attempts) = (&request["status"], &request["attempts"]);
+        assert_eq!((status, attempts), (&expected.0.into(), &expected.1.into()), "{request}");
+        assert_eq!(request["retry_denied"], expected.2, "{request}");
+        assert_eq!(request["route"], "default/r", "{request}");
+    };
+    check("/first/1", &[], (200, 2, ""));
+    check("/first/9", &[], (503, 3, "limit"));
+    check("/first/8", &["-d", "x"], (503, 1, "method"));
 }
 
 #[test]

@@ -9,7 +9,18 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Run manifests on this machine", &["up", "down", "exec", "validate"]),
     (
         "Look at a mesh",
-        &["ps", "stat", "edges", "dashboard", "logs", "events", "check", "explain", "diagnostics"],
+        &[
+            "ps",
+            "stat",
+            "edges",
+            "tap",
+            "dashboard",
+            "logs",
+            "events",
+            "check",
+            "explain",
+            "diagnostics",
+        ],
     ),
     ("Install in a cluster", &["install", "upgrade", "uninstall", "inject", "uninject"]),
     ("Measure", &["bench"]),
@@ -17,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 29] = [
+const EXAMPLES: [(&str, &[&str]); 30] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -25,6 +36,10 @@ const EXAMPLES: [(&str, &[&str]); 29] = [
     ("validate", &["leno validate -f manifests/", "leno validate -f - --strict -o json"]),
     ("stat", &["leno stat", "leno stat deploy -n shop -t 10s", "leno stat svc/web -o json"]),
     ("edges", &["leno edges", "leno edges -n shop -o json"]),
+    (
+        "tap",
+        &["leno tap deploy/web --to svc/api --slow 100ms", "leno tap svc/web --failed -o json"],
+    ),
     ("dashboard", &["leno dashboard", "leno dashboard -n shop --port 9000"]),
     ("exec", &["leno exec deploy/reviews -- curl -s http://ratings:9080/ratings/1"]),
     ("logs", &["leno logs deploy/web -f", "leno logs web --proxy --tail 20", "leno logs control"]),

@@ -47,7 +47,7 @@ fn table(events: &[Event], now: u64) -> String {
             event.message.clone(),
         ]
     };
-    output::table(&headings, &events.iter().map(row).collect::<Vec<_>>())
+    output::whole_table(&headings, &events.iter().map(row).collect::<Vec<_>>())
 }
 
 /// `5s`, `12m`, `3h`, `2d`.

@@ -91,7 +91,7 @@ fn machine_table(pods: &[&MachineRow], wide: bool) -> String {
         }
         cells
     };
-    output::table(&headings, &pods.iter().map(row).collect::<Vec<_>>())
+    output::shown(&headings, &pods.iter().map(row).collect::<Vec<_>>(), wide)
 }
 
 /// `now` in seconds since 1970.
@@ -145,7 +145,7 @@ fn cluster_table(pods: &[&ClusterRow], wide: bool, now: u64) -> String {
         }
         cells
     };
-    output::table(&headings, &pods.iter().map(row).collect::<Vec<_>>())
+    output::shown(&headings, &pods.iter().map(row).collect::<Vec<_>>(), wide)
 }
 
 /// How long a certificate holds, in its greatest unit.

@@ -27,9 +27,9 @@ struct Group {
 
 /// The requested objects: all of a kind, or one by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wish {
-    kind: &'static str,
-    name: Option<String>,
+pub(super) struct Wish {
+    pub(super) kind: &'static str,
+    pub(super) name: Option<String>,
 }
 
 pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
@@ -64,7 +64,7 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
     })
 }
 
-fn missing(wish: &Wish, name: &str) -> String {
+pub(super) fn missing(wish: &Wish, name: &str) -> String {
     match wish.kind {
         "service" => format!("no pod in the mesh has called a Service {name:?}"),
         kind => format!(
@@ -74,7 +74,7 @@ fn missing(wish: &Wish, name: &str) -> String {
 }
 
 impl Wish {
-    fn read(target: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn read(target: &[String]) -> anyhow::Result<Self> {
         let (typed, name) = match target {
             [one] => match one.split_once('/') {
                 Some((kind, name)) => (kind, Some(name)),
@@ -93,8 +93,21 @@ impl Wish {
     }
 }
 
+impl Wish {
+    /// Namespace and name of the requested object that a pod is of; the namespace is empty for namespaces.
+    pub(super) fn object_of(&self, member: &Member) -> Option<(String, String)> {
+        let (namespace, name) = match (self.kind, member.workload.split_once('/')) {
+            ("pod", _) => (member.namespace.clone(), member.name.clone()),
+            ("namespace", _) => (String::new(), member.namespace.clone()),
+            (kind, Some((of, name))) if of == kind => (member.namespace.clone(), name.to_owned()),
+            _ => return None,
+        };
+        self.name.as_ref().is_none_or(|wanted| *wanted == name).then_some((namespace, name))
+    }
+}
+
 /// Whose proxies are asked: for Services, and for namespaces, those of all namespaces.
-fn asked(wish: &Wish, scope: &Scope) -> Scope {
+pub(super) fn asked(wish: &Wish, scope: &Scope) -> Scope {
     match (wish.kind, &wish.name) {
         ("service", _) => Scope { all_namespaces: true, namespace: None, selector: None },
         ("namespace", Some(name)) => {
@@ -108,7 +121,7 @@ fn asked(wish: &Wish, scope: &Scope) -> Scope {
 }
 
 /// The namespace of Services that are shown; none for all.
-fn namespace_of(home: &Home, scope: &Scope) -> Option<String> {
+pub(super) fn namespace_of(home: &Home, scope: &Scope) -> Option<String> {
     match home {
         _ if scope.all_namespaces => None,
         Home::Machine(_) => scope.namespace.clone(),
@@ -121,14 +134,8 @@ fn namespace_of(home: &Home, scope: &Scope) -> Option<String> {
 fn groups(members: &[Member], before: &[Reading], after: &[Reading], wish: &Wish) -> Vec<Group> {
     let mut found: BTreeMap<(String, String), Vec<&Member>> = BTreeMap::new();
     for member in members.iter().filter(|member| !member.ending) {
-        let (namespace, name) = match (wish.kind, member.workload.split_once('/')) {
-            ("pod", _) => (member.namespace.clone(), member.name.clone()),
-            ("namespace", _) => (String::new(), member.namespace.clone()),
-            (kind, Some((of, name))) if of == kind => (member.namespace.clone(), name.to_owned()),
-            _ => continue,
-        };
-        if wish.name.as_ref().is_none_or(|wanted| *wanted == name) {
-            found.entry((namespace, name)).or_default().push(member);
+        if let Some(of) = wish.object_of(member) {
+            found.entry(of).or_default().push(member);
         }
     }
     let row = |((namespace, name), pods): ((String, String), Vec<&Member>)| {
@@ -210,7 +217,7 @@ fn table(rows: &[Group], format: Format) -> String {
         cells.truncate(headings.len());
         cells
     };
-    output::table(&headings, &rows.iter().map(shown).collect::<Vec<_>>())
+    output::shown(&headings, &rows.iter().map(shown).collect::<Vec<_>>(), wide)
 }
 
 #[cfg(test)]

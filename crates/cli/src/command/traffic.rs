@@ -26,7 +26,7 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
         }
         Ok(match wanted.shown.output {
             Format::Name => names(stats.iter().map(|stat| stat.pod.as_str())),
-            _ => stat_table(&stats),
+            format => stat_table(&stats, format == Format::Wide),
         })
     })
 }
@@ -42,7 +42,7 @@ fn names<'a>(pods: impl Iterator<Item = &'a str>) -> String {
     pods.iter().map(|pod| format!("pod/{pod}\n")).collect()
 }
 
-fn stat_table(stats: &[Stat]) -> String {
+fn stat_table(stats: &[Stat], wide: bool) -> String {
     let headings = [
         "NAMESPACE",
         "POD",
@@ -64,8 +64,19 @@ fn stat_table(stats: &[Stat]) -> String {
         cells.extend(rest(&stat.figures));
         cells
     });
-    output::table(&headings, &rows.collect::<Vec<_>>())
+    let rows: Vec<Vec<String>> = rows.collect();
+    if wide {
+        return output::whole_table(&headings, &rows);
+    }
+    let shown = headings.len() - RATES;
+    let rows: Vec<_> = rows.iter().map(|row| row[..shown].to_vec()).collect();
+    output::table(&headings[..shown], &rows)
 }
+
+/// Columns at the end that only the wide table has.
+const RATES: usize = 3;
+/// A terminal's width, where standard output is not a terminal.
+const COLUMNS: usize = 100;
 
 /// Latencies, connections and bytes.
 pub(super) fn rest(figures: &Figures) -> [String; 7] {
@@ -102,7 +113,7 @@ pub(super) fn edges(home: &Home, wanted: &Shown) -> anyhow::Result<()> {
 }
 
 /// `shop/web` for `spiffe://cluster.local/ns/shop/sa/web`, two of which make a line too long for a terminal. Other names stay whole.
-fn short(identity: &str) -> String {
+pub(super) fn short(identity: &str) -> String {
     let account = identity.strip_prefix("spiffe://").and_then(|rest| rest.split_once("/ns/"));
     let parts = account.and_then(|(_, rest)| rest.split_once("/sa/"));
     parts.map_or_else(|| identity.to_owned(), |(namespace, name)| format!("{namespace}/{name}"))
@@ -114,10 +125,10 @@ fn edges_table(hops: &[Hop], wide: bool) -> String {
         "DIRECTION",
         "CLIENT",
         "SERVER",
-        "SERVICE",
         "MTLS",
         "REQUESTS",
         "SUCCESS",
+        "SERVICE",
         "CONNECTIONS",
     ];
     let shown = |identity: &str| match identity {
@@ -127,18 +138,25 @@ fn edges_table(hops: &[Hop], wide: bool) -> String {
     };
     let row = |hop: &Hop| {
         vec![
-            format!("{}/{}", hop.namespace, hop.pod),
+            if wide { format!("{}/{}", hop.namespace, hop.pod) } else { hop.pod.clone() },
             hop.direction.clone(),
             shown(&hop.client),
             shown(&hop.server),
-            shown(&hop.service),
             if hop.mutual_tls { "yes" } else { "no" }.to_owned(),
             hop.requests.to_string(),
             percent(hop.success_rate),
+            shown(&hop.service),
             hop.connections.to_string(),
         ]
     };
-    output::table(&headings, &hops.iter().map(row).collect::<Vec<_>>())
+    let rows: Vec<Vec<String>> = hops.iter().map(row).collect();
+    if wide {
+        return output::whole_table(&headings, &rows);
+    }
+    let seen = headings.len() - 2;
+    let rows: Vec<_> = rows.iter().map(|row| row[..seen].to_vec()).collect();
+    let columns = output::terminal_columns().unwrap_or(COLUMNS);
+    output::table_within(&headings[..seen], &rows, columns)
 }
 
 #[cfg(test)]
@@ -162,6 +180,7 @@ mod tests {
         };
         let shown = edges_table(std::slice::from_ref(&hop), false);
         assert!(shown.contains("default/productpage  default/reviews"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= COLUMNS), "{shown}");
         assert!(edges_table(&[hop], true).contains(&identity("reviews")));
         assert_eq!(short("web.shop.serviceaccount.identity"), "web.shop.serviceaccount.identity");
     }

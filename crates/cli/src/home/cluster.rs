@@ -1,8 +1,10 @@
 //! A mesh in a cluster: what the API server answers, and pods through its port-forward.
 
-use super::{Member, Row};
+use super::tap::Shared;
+use super::{Member, Row, TapLine};
 use crate::args::home::{ClusterFlags, Scope};
 use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use k8s_openapi::api::core::v1::Pod;
 use leno_kube::cluster::{Cluster, Page, Person};
 use leno_kube::pod::{self, PROXY_ADMIN_PORT, PodRow};
@@ -110,6 +112,45 @@ impl ClusterHome {
         }
         ensure!(many == 0 || !said.is_empty(), "none of {many} could be read");
         Ok(said)
+    }
+
+    pub(super) fn tap(
+        &self,
+        members: &[Member],
+        path: &str,
+        line: &mut TapLine<'_>,
+    ) -> anyhow::Result<()> {
+        let namespaces: BTreeSet<&str> = members.iter().map(|one| one.namespace.as_str()).collect();
+        for namespace in namespaces {
+            self.runtime.block_on(self.check_tap(namespace))?;
+        }
+        let shared = &Shared::new(line);
+        let taps = members.iter().map(|member| {
+            let (namespace, pod) = (&member.namespace, &member.name);
+            (member, async move {
+                let line = |text: &str| shared.line(member, text);
+                self.cluster.lines(namespace, pod, PROXY_ADMIN_PORT, path, line).await
+            })
+        });
+        self.runtime.block_on(shared.run(taps))
+    }
+
+    /// Paths of requests are more than metrics: a right of their own.
+    async fn check_tap(&self, namespace: &str) -> anyhow::Result<()> {
+        let wanted = ResourceAttributes {
+            verb: Some("get".to_owned()),
+            group: Some("leno.dev".to_owned()),
+            resource: Some("pods".to_owned()),
+            subresource: Some("tap".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        ensure!(
+            self.cluster.may(wanted).await?,
+            "tap is not allowed in namespace {namespace}: it needs the right to get pods/tap in API group leno.dev \
+             (docs/tap.md has a ClusterRole)"
+        );
+        Ok(())
     }
 
     /// The pods of the control plane, those that are ready first.

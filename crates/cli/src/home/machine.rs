@@ -1,20 +1,26 @@
 //! The mesh of this machine: what a running `leno up` answers.
 
 use super::selector::Selector;
-use super::{Member, Row};
+use super::tap::Shared;
+use super::{Member, Row, TapLine};
 use crate::args::home::Scope;
 use anyhow::bail;
-use leno_kube::cluster::Page;
-use leno_kube::pod::PROXY;
+use leno_kube::cluster::{Page, lines};
+use leno_kube::pod::{PROXY, PROXY_ADMIN_PORT};
+use leno_up::enter;
 use leno_up::figures::Said;
 use leno_up::request::{PodRow, Reply, Request, ask};
 use leno_up::state::Paths;
 use leno_up::world::Phase;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// Namespace and name under which `leno up` keeps the log of the control plane.
 pub(crate) const CONTROL: (&str, &str) = ("leno", "leno-control");
+
+/// A proxy of this machine answers at once, or never.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Whether something takes connections there.
 pub(super) fn is_up(state: &Path) -> bool {
@@ -76,6 +82,33 @@ pub(super) fn said(state: &Path, members: &[Member]) -> anyhow::Result<Vec<(Said
     // They were asked at the same time, on this machine.
     let at = Instant::now();
     Ok(all.into_iter().map(|said| (said, at)).collect())
+}
+
+/// Through the loopback of each pod's network namespace, which only root can enter.
+pub(super) fn tap(
+    state: &Path,
+    members: &[Member],
+    path: &str,
+    line: &mut TapLine<'_>,
+) -> anyhow::Result<()> {
+    let rows = pods(state)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let shared = &Shared::new(line);
+    let taps = members.iter().map(|member| {
+        let is_it = |row: &&PodRow| row.name == member.name && row.namespace == member.namespace;
+        let pid = rows.iter().find(is_it).and_then(|row| row.first_pid);
+        (member, async move {
+            let pid = pid.ok_or("the pod has no process")?;
+            let stream = enter::connect(pid, PROXY_ADMIN_PORT, CONNECT_WAIT_MAX);
+            let stream = stream.and_then(|stream| {
+                stream.set_nonblocking(true)?;
+                TcpStream::from_std(stream)
+            });
+            let stream = stream.map_err(|error| error.to_string())?;
+            lines(stream, path, |text| shared.line(member, text)).await
+        })
+    });
+    runtime.block_on(shared.run(taps))
 }
 
 pub(super) fn control(state: &Path, path: &str) -> anyhow::Result<Page> {

@@ -172,7 +172,6 @@ impl Codec for Http1Request<'_> {
             host: head.authority(bytes).unwrap_or_default().to_vec(),
             user_agent: header("user-agent"),
             referer: header("referer"),
-            endpoint: None,
         }
     }
 

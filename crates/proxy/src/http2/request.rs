@@ -106,7 +106,6 @@ impl Codec for Http2Request {
             host: parts.uri.authority().map_or_else(|| header("host"), |host| host.as_str().into()),
             user_agent: header("user-agent"),
             referer: header("referer"),
-            endpoint: None,
         }
     }
 

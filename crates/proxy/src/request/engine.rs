@@ -10,12 +10,13 @@ use crate::request::codec::{Attempt, Broken, Codec, Outcome, Place, Rejected};
 use crate::request::deadline;
 use crate::request::decision::{Decision, Plan};
 use crate::request::local_reply::LocalReply;
-use crate::request::record::RequestRecord;
+use crate::request::record::{Observed, RequestRecord};
 use crate::request::retry::{Denied, Judge};
 use crate::request::side::Side;
 use crate::request::timeouts::{self, Clock, Stop, Times};
 use crate::request::view::Kind;
 use crate::telemetry::Direction;
+use crate::telemetry::trace::context::TraceContext;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use leno_model::policy::PeerTls;
@@ -42,8 +43,8 @@ pub async fn serve<S: Side, C: Codec>(
     side: &S,
     request: &mut C,
 ) -> Ending {
-    let description = thread.access_log.is_some().then(|| Box::new(request.describe()));
-    let mut record = RequestRecord::new(description);
+    let observed = thread.observers.look().then(|| observe(request));
+    let mut record = RequestRecord::new(observed);
     let (told, decision) = {
         let view = request.view();
         let from_mesh = matches!(side.connection().peer, PeerTls::Established(Some(_)));
@@ -82,6 +83,13 @@ pub async fn serve<S: Side, C: Codec>(
     ending
 }
 
+/// What is noted from the beginning where somebody looks.
+#[cold]
+fn observe<C: Codec>(request: &C) -> Box<Observed> {
+    let trace = TraceContext::of(&request.view());
+    Box::new(Observed::new(request.describe(), trace))
+}
+
 /// Tries until an attempt is complete, or none may follow.
 async fn forward<S: Side, C: Codec>(
     thread: &Rc<ThreadContext>,
@@ -90,6 +98,7 @@ async fn forward<S: Side, C: Codec>(
     (plan, told): (&Plan, Option<Duration>),
     record: &mut RequestRecord,
 ) -> End {
+    record.planned(plan);
     let mut clock = clock(plan, told, record);
     let pool = {
         let finding = pin!(side.endpoints(plan));
@@ -110,6 +119,7 @@ async fn forward<S: Side, C: Codec>(
         let fresh_only = attempts.fresh_only();
         let place = Place { thread, direction, pool: &pool, fresh_only };
         let connect = async |slot: &Rc<Slot<Peer>>| request.acquire(place, slot).await;
+        record.acquires();
         let bounds = (attempts.failed(), plan.attempts.connects_max);
         let acquired = {
             let acquiring = pin!(attempts::acquire(thread, &pool, bounds, begins, connect));

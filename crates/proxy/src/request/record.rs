@@ -4,15 +4,19 @@ use crate::authorize::Connection;
 use crate::balance::Slot;
 use crate::ending::Ending;
 use crate::refusal::Refusal;
+use crate::request::decision::Plan;
 use crate::request::retry::Answer;
-use crate::telemetry::access_log::Line;
+use crate::request::route::RouteChoice;
+use crate::telemetry::request_summary::RequestSummary;
+use crate::telemetry::trace::context::TraceContext;
 use crate::telemetry::{Direction, HttpSeries};
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
-use leno_model::name::PeerName;
-use std::net::SocketAddr;
+use leno_model::name::{PeerName, Resource};
+use leno_model::workload::Endpoint;
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 /// The record of one request, filled while it runs.
 #[derive(Debug)]
@@ -29,17 +33,15 @@ pub struct RequestRecord {
     pub request_bytes: u64,
     /// Bytes of the response's body that were passed on.
     pub response_bytes: u64,
-    /// How often it was sent to an endpoint.
-    pub attempts: u32,
     /// Why it was not sent once more, in a word.
     pub retry_denied: Option<&'static str>,
     /// The series of the endpoint that it was sent to last.
     series: Option<Rc<HttpSeries>>,
-    /// Made only where the access log is on.
-    description: Option<Box<Description>>,
+    /// Made only while somebody looks.
+    pub observed: Option<Box<Observed>>,
 }
 
-/// What the access log says of a request. Texts of the client are bytes as they came.
+/// What a request says of itself to those that look at it. Texts of the client are bytes as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// As the client wrote it, in bytes.
@@ -53,14 +55,48 @@ pub struct Description {
     /// Empty where the request has none; so is the referer.
     pub user_agent: Vec<u8>,
     pub referer: Vec<u8>,
+}
+
+/// What is noted about a request only while somebody looks: access log, tap or traces.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub description: Description,
+    /// Its trace, where a header names one.
+    pub trace: Option<TraceContext>,
+    /// The object of the route that it follows.
+    route: Option<Resource>,
+    /// The Service that the client asked for.
+    service: Option<Resource>,
     /// The endpoint that it was sent to last.
-    pub endpoint: Option<SocketAddr>,
+    endpoint: Option<Arc<Endpoint>>,
+    attempts: u32,
+    /// When the wait for the connection of an attempt began.
+    acquires_at: Option<Instant>,
+    queue: Duration,
+    connect: Duration,
+}
+
+impl Observed {
+    #[must_use]
+    pub fn new(description: Description, trace: Option<TraceContext>) -> Self {
+        Self {
+            description,
+            trace,
+            route: None,
+            service: None,
+            endpoint: None,
+            attempts: 0,
+            acquires_at: None,
+            queue: Duration::ZERO,
+            connect: Duration::ZERO,
+        }
+    }
 }
 
 impl RequestRecord {
     /// A request begins.
     #[must_use]
-    pub fn new(description: Option<Box<Description>>) -> Self {
+    pub fn new(observed: Option<Box<Observed>>) -> Self {
         Self {
             begun: Instant::now(),
             head_at: None,
@@ -68,20 +104,40 @@ impl RequestRecord {
             grpc: None,
             request_bytes: 0,
             response_bytes: 0,
-            attempts: 0,
             retry_denied: None,
             series: None,
-            description,
+            observed,
+        }
+    }
+
+    /// The request follows this plan.
+    pub fn planned(&mut self, plan: &Plan) {
+        if let Some(observed) = &mut self.observed {
+            let route = plan.route.as_ref();
+            observed.service = route.map(RouteChoice::parent).cloned();
+            observed.route = route.map(RouteChoice::route).or(plan.admitted_by.as_ref()).cloned();
+        }
+    }
+
+    /// An attempt begins: it waits for a connection.
+    pub fn acquires(&mut self) {
+        if let Some(observed) = &mut self.observed {
+            let now = Instant::now();
+            if observed.attempts == 0 && observed.acquires_at.is_none() {
+                observed.queue = now.saturating_duration_since(self.begun);
+            }
+            observed.acquires_at = Some(now);
         }
     }
 
     /// The request is sent to this endpoint. It counts as a request of each endpoint that it is sent to, and as a response of
     /// the last one.
     pub fn sent_to(&mut self, slot: &Slot<Peer>, series: Rc<HttpSeries>) {
-        if let Some(description) = &mut self.description {
-            description.endpoint = Some(slot.endpoint.address);
+        if let Some(observed) = &mut self.observed {
+            observed.endpoint = Some(slot.endpoint.clone());
+            observed.attempts += 1;
+            observed.connect += observed.acquires_at.map_or(Duration::ZERO, |at| at.elapsed());
         }
-        self.attempts += 1;
         if !self.series.as_ref().is_some_and(|known| Rc::ptr_eq(known, &series)) {
             series.request();
             self.series = Some(series);
@@ -116,8 +172,8 @@ impl RequestRecord {
                 thread.recorder.request_refused(direction, ending, service);
             }
         }
-        if self.description.is_some() {
-            self.write_line(thread, direction, connection, ending);
+        if let Some(observed) = &self.observed {
+            self.show(observed, thread, (direction, connection), why);
         }
         if ending != Ending::Complete {
             let client = connection.client;
@@ -146,23 +202,36 @@ impl RequestRecord {
         }
     }
 
-    fn write_line(
+    /// Shows the request to access log, taps and traces.
+    fn show(
         &self,
+        observed: &Observed,
         thread: &ThreadContext,
-        direction: Direction,
-        connection: &Connection,
-        ending: Ending,
+        (direction, connection): (Direction, &Connection),
+        why: &Refusal,
     ) {
-        let (Some(log), Some(description)) = (&thread.access_log, &self.description) else {
-            return;
+        let (total, description) = (self.begun.elapsed(), &observed.description);
+        let endpoint = observed.endpoint.as_deref();
+        let own = thread.observers.identity.as_str();
+        let peer = connection.peer_name().map_or("", PeerName::as_str);
+        let server = endpoint.and_then(|endpoint| endpoint.identity.as_ref());
+        let server = server.map_or("", |identity| identity.name.as_str());
+        let (client_id, server_id) = match direction {
+            Direction::Inbound => (peer, own),
+            Direction::Outbound => (own, server),
         };
-        let total = self.begun.elapsed();
-        log.write(&Line {
+        let is_complete = why.ending == Ending::Complete;
+        let reason = if is_complete { String::new() } else { why.text() };
+        let trace_id = observed.trace.map(|trace| trace.trace_id_text()).unwrap_or_default();
+        thread.observers.ended(&RequestSummary {
             began: SystemTime::now() - total,
             direction,
             client: connection.client,
-            client_id: connection.peer_name().map_or("", PeerName::as_str),
-            target: description.endpoint,
+            client_id,
+            server_id,
+            endpoint,
+            service: observed.service.as_ref(),
+            route: observed.route.as_ref(),
             method: &description.method,
             path: &description.path,
             version: description.version,
@@ -170,13 +239,18 @@ impl RequestRecord {
             user_agent: &description.user_agent,
             referer: &description.referer,
             status: self.status,
+            grpc: self.grpc,
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
+            attempts: observed.attempts,
+            retry_denied: self.retry_denied.unwrap_or_default(),
+            queue: observed.queue,
+            connect: observed.connect,
             first_byte: self.head_at.map_or(total, |at| at.saturating_duration_since(self.begun)),
             total,
-            attempts: self.attempts,
-            retry_denied: self.retry_denied.unwrap_or_default(),
-            ending,
+            ending: why.ending,
+            reason: &reason,
+            trace_id: &trace_id,
         });
     }
 }

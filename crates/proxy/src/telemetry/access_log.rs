@@ -3,16 +3,14 @@
 //! A data thread makes the line and puts it into a bounded queue; a thread of its own writes it out. Where the
 //! reader of stdout is slower than we are, lines are dropped and counted, and no request waits.
 
-use super::labels::Direction;
-use crate::ending::Ending;
+use super::request_summary::{RequestSummary, milliseconds};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
-use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::StaticFormatDescription;
 use time::macros::format_description;
@@ -20,10 +18,6 @@ use time::macros::format_description;
 /// `21/Nov/2026:09:05:01 +0000`
 const APACHE_TIME: StaticFormatDescription =
     format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
-/// `2026-11-21T09:05:01.023Z`
-const JSON_TIME: StaticFormatDescription =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
-
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -44,47 +38,6 @@ impl FromStr for Format {
             _ => Err(format!("access log {text:?} is not one of off, json, apache")),
         }
     }
-}
-
-/// What is known about a request that has ended. Texts of the client are bytes as they came; empty is absent.
-#[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
-    /// When the request began.
-    pub began: SystemTime,
-    pub direction: Direction,
-    /// Where the client connected from.
-    pub client: SocketAddr,
-    /// Its verified identity, or empty.
-    pub client_id: &'a str,
-    /// Where the request went.
-    pub target: Option<SocketAddr>,
-    pub method: &'a [u8],
-    /// Path and query.
-    pub path: &'a [u8],
-    /// `HTTP/1.1`.
-    pub version: &'a str,
-    /// Host that was asked for.
-    pub host: &'a [u8],
-    /// `user-agent`.
-    pub user_agent: &'a [u8],
-    /// `referer`.
-    pub referer: &'a [u8],
-    /// Status of the response.
-    pub status: u16,
-    /// Bytes of the request's body.
-    pub request_bytes: u64,
-    /// Bytes of the response's body.
-    pub response_bytes: u64,
-    /// To the first byte of the response.
-    pub first_byte: Duration,
-    /// To the last.
-    pub total: Duration,
-    /// How often it was sent to an endpoint.
-    pub attempts: u32,
-    /// Why it was not sent once more; empty where nothing was to be sent again.
-    pub retry_denied: &'a str,
-    /// How it ended.
-    pub ending: Ending,
 }
 
 enum Message {
@@ -120,7 +73,7 @@ impl AccessLog {
     }
 
     /// Queues a line; never waits.
-    pub fn write(&self, record: &Line<'_>) {
+    pub fn write(&self, record: &RequestSummary<'_>) {
         match self.queue.try_send(Message::Line(line(self.format, record))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
@@ -161,14 +114,14 @@ fn write_lines(queue: &Receiver<Message>, mut out: impl Write) {
 }
 
 /// The line, with its newline.
-fn line(format: Format, record: &Line<'_>) -> String {
+fn line(format: Format, record: &RequestSummary<'_>) -> String {
     match format {
         Format::Apache => apache(record),
         Format::Json => json(record),
     }
 }
 
-fn apache(record: &Line<'_>) -> String {
+fn apache(record: &RequestSummary<'_>) -> String {
     let mut line = String::with_capacity(256);
     let time = OffsetDateTime::from(record.began).format(APACHE_TIME).unwrap_or_default();
     let _ = write!(line, "{} - ", record.client.ip().to_canonical());
@@ -216,89 +169,46 @@ fn escape(line: &mut String, bytes: &[u8]) {
     }
 }
 
-fn json(record: &Line<'_>) -> String {
-    let time = OffsetDateTime::from(record.began).format(JSON_TIME).unwrap_or_default();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut line = serde_json::json!({
-        "timestamp": time,
-        "direction": record.direction.as_str(),
-        "client.addr": record.client.to_string(),
-        "client.id": record.client_id,
-        "target.addr": record.target.map(|target| target.to_string()).unwrap_or_default(),
-        "method": text(record.method),
-        "uri": text(record.path),
-        "version": record.version,
-        "host": text(record.host),
-        "user_agent": text(record.user_agent),
-        "referer": text(record.referer),
-        "status": record.status,
-        "request_bytes": record.request_bytes,
-        "response_bytes": record.response_bytes,
-        "first_byte_ms": milliseconds(record.first_byte),
-        "total_ms": milliseconds(record.total),
-        "attempts": record.attempts,
-        "retry_denied": record.retry_denied,
-        "ending": record.ending.flag(),
-    })
-    .to_string();
+fn json(record: &RequestSummary<'_>) -> String {
+    let mut fields = record.fields();
+    let mut put = |name: &str, bytes: &[u8]| {
+        fields.insert(name.to_owned(), String::from_utf8_lossy(bytes).into());
+    };
+    put("uri", record.path);
+    put("user_agent", record.user_agent);
+    put("referer", record.referer);
+    let mut line = serde_json::Value::Object(fields).to_string();
     line.push('\n');
     line
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ending::Ending;
+    use crate::telemetry::request_summary::tests::summary;
     use std::sync::Mutex;
-    use std::time::UNIX_EPOCH;
-
-    fn record() -> Line<'static> {
-        Line {
-            began: UNIX_EPOCH + Duration::from_millis(1_795_251_901_023),
-            direction: Direction::Inbound,
-            client: "[::ffff:10.0.0.7]:4000".parse().unwrap(),
-            client_id: "spiffe://cluster.local/ns/default/sa/web",
-            target: Some("10.0.0.8:80".parse().unwrap()),
-            method: b"GET",
-            path: b"/a?b=\"c\"\n\xff",
-            version: "HTTP/1.1",
-            host: b"web",
-            user_agent: b"curl/8",
-            referer: b"",
-            status: 200,
-            request_bytes: 0,
-            response_bytes: 12,
-            first_byte: Duration::from_micros(1500),
-            total: Duration::from_micros(2250),
-            attempts: 1,
-            retry_denied: "",
-            ending: Ending::Complete,
-        }
-    }
 
     #[test]
     fn apache_lines() {
-        let check = |record: &Line<'_>, expected: &str| {
+        let check = |record: &RequestSummary<'_>, expected: &str| {
             assert_eq!(line(Format::Apache, record), expected);
         };
         check(
-            &record(),
+            &summary(),
             concat!(
                 "10.0.0.7 - spiffe://cluster.local/ns/default/sa/web [21/Nov/2026:09:05:01 +0000] ",
                 r#""GET /a?b=\"c\"\x0a\xff HTTP/1.1" 200 12 "-" "curl/8" complete 1.500 2.250"#,
                 "\n"
             ),
         );
-        let plain = Line {
+        let plain = RequestSummary {
             client_id: "",
             user_agent: b"",
             ending: Ending::NoEndpoints,
             status: 503,
             path: b"/",
-            ..record()
+            ..summary()
         };
         check(
             &plain,
@@ -312,7 +222,7 @@ mod tests {
 
     #[test]
     fn json_lines() {
-        let text = line(Format::Json, &record());
+        let text = line(Format::Json, &summary());
         assert!(text.ends_with("}\n") && text.matches('\n').count() == 1, "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["timestamp"], "2026-11-21T09:05:01.023Z");
@@ -342,7 +252,7 @@ mod tests {
         let out = Shared::default();
         let log = AccessLog::start(Format::Json, 16, Arc::default(), out.clone()).unwrap();
         for _ in 0..10 {
-            log.write(&record());
+            log.write(&summary());
         }
         log.finish(Duration::from_mins(1));
         assert_eq!(out.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 10);
@@ -368,7 +278,7 @@ mod tests {
         let dropped = Arc::new(AtomicU64::new(0));
         let log = AccessLog::start(Format::Apache, 4, dropped.clone(), Stuck(stuck)).unwrap();
         for _ in 0..1000 {
-            log.write(&record());
+            log.write(&summary());
         }
         // Four wait in the queue; what the thread holds fits its buffer or is the one that is stuck.
         let lost = dropped.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The registry as Prometheus text (exposition format 0.0.4).
 
-use super::histogram::{BOUNDS_MS, Sum};
+use super::histogram::{BOUNDS_MICROS, Sum};
 use super::process;
 use super::registry::{Entries, Registry};
 use super::series::{Answer, ERRNOS, HttpBlock, TcpBlock, lock};
@@ -251,8 +251,9 @@ fn write_tcp(text: &mut String, entries: &Entries<TcpBlock>) {
 
 fn write_histogram(text: &mut String, name: &str, labels: &str, sum: &Sum) {
     let mut below = 0;
-    for (bound, count) in BOUNDS_MS.iter().zip(sum.buckets) {
+    for (bound, count) in BOUNDS_MICROS.iter().zip(sum.buckets) {
         below += count;
+        let bound = *bound as f64 / 1000.0;
         let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
     }
     let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", sum.count());

@@ -18,6 +18,11 @@ const GRPC_FAILURES: [u16; 5] = [2, 4, 13, 14, 15];
 pub(super) const ERRNOS: [&str; 5] =
     ["", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ETIMEDOUT"];
 
+/// Whether linkerd counts this code as a failure.
+pub(super) fn is_grpc_failure(code: u16) -> bool {
+    GRPC_FAILURES.contains(&code)
+}
+
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Answer {
@@ -32,7 +37,7 @@ impl Answer {
     pub(super) fn is_failure(self) -> bool {
         let cut = self.ending.shown();
         self.status >= 500
-            || self.grpc.is_some_and(|code| GRPC_FAILURES.contains(&code))
+            || self.grpc.is_some_and(is_grpc_failure)
             || (cut.status >= 500 && cut.fault != Fault::Peer)
     }
 }

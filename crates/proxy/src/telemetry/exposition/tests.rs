@@ -141,6 +141,7 @@ fn names_and_labels_are_linkerds() {
     let latency = |name: &str, rest: &str| {
         format!("response_latency_ms_{name}{{{base},status_code=\"200\"{rest}}}")
     };
+    check(&latency("bucket", ",le=\"0.1\""), 0.0);
     check(&latency("bucket", ",le=\"2\""), 0.0);
     check(&latency("bucket", ",le=\"3\""), 1.0);
     check(&latency("bucket", ",le=\"10\""), 2.0);

@@ -1,0 +1,63 @@
+//! Flags of `leno tap`.
+
+use super::home::{ClusterFlags, Scope};
+use clap::{Args as ClapArgs, ValueEnum};
+use leno_runtime::duration;
+use std::time::Duration;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Tap {
+    /// Whose requests: deploy/web, pod/web-1, ns/shop, or svc/web for the requests of all its clients [default: all selected pods]
+    #[arg(value_name = "KIND/NAME", num_args = 0..=2)]
+    pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) filters: Filters,
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    pub(crate) output: TapFormat,
+    /// End after this number of requests
+    #[arg(long, value_name = "REQUESTS")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+}
+
+/// Which requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct Filters {
+    /// Only requests to: svc/api, deploy/api, pod/api-1, ns/shop; `namespace/` may come before the name
+    #[arg(long, value_name = "KIND/NAME")]
+    pub(crate) to: Option<String>,
+    /// Only paths that begin with this
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) path: Option<String>,
+    /// Only this method
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    /// Only these statuses: 404, 5xx, 500-503
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<String>,
+    /// Only requests that took this time or longer: 100ms, 2s
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) slow: Option<Duration>,
+    /// Only requests that failed: status 5xx, a failed gRPC status, or an ending that is not complete
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Limit of requests per second from each proxy; further ones are dropped and counted
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) max_rate: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TapFormat {
+    /// One line for each request
+    #[default]
+    Line,
+    /// The same with whole identities, endpoint, route, attempts, time split and trace
+    Wide,
+    /// One JSON object for each request; docs/tap.md describes it
+    Json,
+}

@@ -1,0 +1,34 @@
+//! Everything that looks at single requests: access log, taps and traces. Where nobody looks, a request costs one relaxed load.
+
+use super::access_log::AccessLog;
+use super::request_summary::RequestSummary;
+use super::tap::Taps;
+use leno_model::name::SpiffeId;
+use std::sync::Arc;
+
+/// One per data thread; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Observers {
+    /// The identity of the proxy's own pod.
+    pub identity: SpiffeId,
+    pub access_log: Option<AccessLog>,
+    pub taps: Arc<Taps>,
+}
+
+impl Observers {
+    /// Whether a request that begins now is looked at.
+    #[must_use]
+    pub fn look(&self) -> bool {
+        self.access_log.is_some() || self.taps.are_open()
+    }
+
+    /// Shows a request that has ended to all of them.
+    pub fn ended(&self, summary: &RequestSummary<'_>) {
+        if let Some(log) = &self.access_log {
+            log.write(summary);
+        }
+        if self.taps.are_open() {
+            self.taps.offer(summary);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `GET /tap` of real proxies: requests of a real mesh as they pass, filtered in the proxy, and for nobody outside the pod.
+
+use leno_tests::load::{Connections, get};
+use leno_tests::mesh::{Mesh, Meshed, Plan, Pod};
+use leno_tests::wait;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+
+const HTTP_PORT: u16 = 8001;
+const ADMIN_PORT: u16 = 4191;
+const CLIENT: &str = "spiffe://cluster.local/ns/default/sa/client";
+const SERVER: &str = "spiffe://cluster.local/ns/default/sa/server";
+
+fn mesh() -> Mesh {
+    let mesh = Plan::new()
+        .pod("client")
+        .pod("server")
+        .service("server", [HTTP_PORT], &["server"])
+        .start("tap", Meshed::Yes);
+    let bound =
+        mesh.pod("server").namespace.run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, HTTP_PORT)));
+    let listener = bound.expect("free");
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let mut piece = [0; 4096];
+                while let Ok(1..) = stream.read(&mut piece) {
+                    drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+                }
+            });
+        }
+    });
+    mesh
+}
+
+/// The answer to `GET /tap`: its status line has been read, its body has not.
+pub(crate) struct Tap(BufReader<TcpStream>);
+
+impl Tap {
+    pub(crate) fn open(pod: &Pod, ip: IpAddr, query: &str) -> (String, Self) {
+        let stream = pod.namespace.run(|| TcpStream::connect(SocketAddr::from((ip, ADMIN_PORT))));
+        let mut stream = stream.expect("connect");
+        stream.set_read_timeout(Some(wait::LIMIT)).expect("a limit");
+        let head = format!("GET /tap?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("ask");
+        let mut reader = BufReader::new(stream);
+        let mut status = String::new();
+        reader.read_line(&mut status).expect("a status");
+        (status.trim().to_owned(), Self(reader))
+    }
+
+    /// The next request; chunk sizes and headers are not JSON.
+    pub(crate) fn next(&mut self) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).expect("a line in time") > 0, "the tap has ended");
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).expect("JSON");
+            }
+        }
+    }
+}
+
+fn requests(mesh: &Mesh, count: usize) {
+    let service = SocketAddr::from((mesh.service("server").addresses.v4, HTTP_PORT));
+    mesh.pod("client").namespace.run(|| {
+        let mut kept = None;
+        for _ in 0..count {
+            get(&mut kept, service, Connections::Kept).expect("a GET");
+        }
+    });
+}
+
+#[test]
+fn a_tap_shows_requests_with_both_identities() {
+    let mesh = mesh();
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (status, mut out) = Tap::open(mesh.pod("client"), loopback, "to=service/default/server");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let (_, mut into) = Tap::open(mesh.pod("server"), loopback, "method=GET&status=2xx");
+    let (_, mut slow) = Tap::open(mesh.pod("client"), loopback, "slow=1h");
+    requests(&mesh, 3);
+    let endpoint = SocketAddr::from((mesh.pod("server").addresses.v4, HTTP_PORT)).to_string();
+    for (tap, direction) in [(&mut out, "outbound"), (&mut into, "inbound")] {
+        for _ in 0..3 {
+            let request = tap.next();
+            for (name, value) in [
+                ("direction", direction),
+                ("client.id", CLIENT),
+                ("server.id", SERVER),
+                ("target.addr", endpoint.as_str()),
+                ("method", "GET"),
+                ("ending", "complete"),
+            ] {
+                assert_eq!(request[name], value, "{name}: {request}");
+            }
+            assert_eq!((&request["status"], &request["attempts"]), (&200.into(), &1.into()));
+            let time = |name: &str| request[name].as_f64().expect("milliseconds");
+            assert!(time("queue_ms") + time("connect_ms") <= time("first_byte_ms"), "{request}");
+            assert!(time("first_byte_ms") <= time("total_ms"), "{request}");
+        }
+    }
+    // Nothing took an hour: the stream is silent.
+    slow.0
+        .get_ref()
+        .set_read_timeout(Some(std::time::Duration::from_millis(300)))
+        .expect("a limit");
+    let mut rest = String::new();
+    while let Ok(1..) = slow.0.read_line(&mut rest) {}
+    assert!(!rest.contains('{'), "{rest}");
+}
+
+#[test]
+fn a_tap_drops_what_exceeds_its_rate() {
+    const REQUESTS: usize = 50;
+    let mesh = mesh();
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (_, mut tap) = Tap::open(mesh.pod("client"), loopback, "max-rate=1");
+    requests(&mesh, REQUESTS);
+    let (mut shown, mut dropped) = (0, 0);
+    while shown + dropped < REQUESTS as u64 {
+        match tap.next().get("dropped") {
+            Some(more) => dropped += more.as_u64().expect("a number"),
+            None => shown += 1,
+        }
+    }
+    assert!(shown >= 1 && dropped >= 1, "{shown} shown, {dropped} dropped");
+}
+
+#[test]
+fn a_tap_is_not_for_everybody() {
+    let mesh = mesh();
+    let pod = mesh.pod("server");
+    // Clients that come by the pod's address may be strangers.
+    let (outside, _) = Tap::open(pod, IpAddr::V4(pod.addresses.v4), "");
+    assert_eq!(outside, "HTTP/1.1 403 Forbidden");
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (unknown, _) = Tap::open(pod, loopback, "color=red");
+    assert_eq!(unknown, "HTTP/1.1 400 Bad Request");
+    let many: Vec<_> = (0..16).map(|_| Tap::open(pod, loopback, "")).collect();
+    assert!(many.iter().all(|(status, _)| status == "HTTP/1.1 200 OK"));
+    let (too_many, _) = Tap::open(pod, loopback, "");
+    assert_eq!(too_many, "HTTP/1.1 429 Too Many Requests");
+    drop(many);
+    wait::until("the proxy sees that the taps are gone", wait::LIMIT, || {
+        let (status, _) = Tap::open(pod, loopback, "");
+        (status == "HTTP/1.1 200 OK").then_some(())
+    });
+}
