@@ -19,9 +19,10 @@ pub(crate) use dashboard::Dashboard;
 pub(crate) use explain::Explain;
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
-pub(crate) use tap::{Filters, Tap, TapFormat};
+pub(crate) use tap::{Filters, Tap, TapFormat, Top};
 pub(crate) use traffic::{
-    Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Shown, Stat,
+    Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Routes, Shown,
+    Stat,
 };
 pub(crate) use version::{Form, Version, build};
 
@@ -68,8 +69,12 @@ pub(crate) enum Verb {
     Edges(Box<Shown>),
     /// Serve a page with the service graph on loopback: traffic, latency and mutual TLS between workloads, up to an hour back
     Dashboard(Box<Dashboard>),
+    /// Show traffic by route: the requests that clients sent to each backend, success and latency
+    Routes(Box<Routes>),
     /// Show requests while they pass: client, server, path, status, time, and the reason of a failure
     Tap(Box<Tap>),
+    /// Show a live table of requests, by client, server, method and route or path
+    Top(Box<Top>),
     /// Run a program inside a pod, with its network, files and processes; returns the program's exit code
     Exec(Exec),
     /// Print the logs of a pod's containers or of the control plane
@@ -283,6 +288,8 @@ mod tests {
             "leno dashboard -n shop -l app=web --port 9000",
             "leno dashboard --context prod",
             "leno tap",
+            "leno top deploy/web --failed",
+            "leno routes svc/web -n shop -t 5s -w",
             "leno tap deploy/web --to svc/api --path /v1 --method GET --status 5xx --slow 100ms --failed",
             "leno tap svc web -n shop -o json --max-rate 1000 --count 5",
             "leno diagnostics endpoints a.b.svc.cluster.local:80 c.d.svc:81 -o json",

@@ -15,8 +15,10 @@ mod install;
 mod logs;
 mod pods;
 mod reach;
+mod routes;
 mod stat;
 mod tap;
+mod top;
 mod traffic;
 mod up;
 mod validate;
@@ -59,6 +61,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Dashboard(wanted) => {
             dashboard::run(Home::find(given, &wanted.cluster)?, &wanted)?;
         }
+        Verb::Routes(routes) => {
+            routes::run(&Home::find(given, &routes.shown.cluster)?, &routes)?;
+        }
+        Verb::Top(top) => top::run(&Home::find(given, &top.tap.cluster)?, &top)?,
         Verb::Tap(tap) => tap::run(&Home::find(given, &tap.cluster)?, &tap)?,
         Verb::Exec(exec) => return exec::run(&machine(given), &exec),
         Verb::Inject(inject) => return inject::inject(&inject),

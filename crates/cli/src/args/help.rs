@@ -13,7 +13,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "ps",
             "stat",
             "edges",
+            "routes",
             "tap",
+            "top",
             "dashboard",
             "logs",
             "events",
@@ -28,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 30] = [
+const EXAMPLES: [(&str, &[&str]); 32] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -36,11 +38,13 @@ const EXAMPLES: [(&str, &[&str]); 30] = [
     ("validate", &["leno validate -f manifests/", "leno validate -f - --strict -o json"]),
     ("stat", &["leno stat", "leno stat deploy -n shop -t 10s", "leno stat svc/web -o json"]),
     ("edges", &["leno edges", "leno edges -n shop -o json"]),
+    ("dashboard", &["leno dashboard", "leno dashboard -n shop --port 9000"]),
+    ("routes", &["leno routes", "leno routes svc/web -n shop -t 10s"]),
     (
         "tap",
         &["leno tap deploy/web --to svc/api --slow 100ms", "leno tap svc/web --failed -o json"],
     ),
-    ("dashboard", &["leno dashboard", "leno dashboard -n shop --port 9000"]),
+    ("top", &["leno top deploy/web", "leno top ns/shop --failed"]),
     ("exec", &["leno exec deploy/reviews -- curl -s http://ratings:9080/ratings/1"]),
     ("logs", &["leno logs deploy/web -f", "leno logs web --proxy --tail 20", "leno logs control"]),
     (

@@ -24,6 +24,12 @@ pub(crate) struct Tap {
     pub(crate) cluster: ClusterFlags,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) tap: Tap,
+}
+
 /// Which requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 #[command(next_help_heading = "Filters")]

@@ -50,6 +50,18 @@ pub(crate) struct Stat {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct Routes {
+    /// The requests to svc/web, or the requests that deploy/web, pod/web-1 or ns/shop sends [default: all selected pods]
+    #[arg(value_name = "KIND/NAME", num_args = 0..=2)]
+    pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// Length of the measurement: 2, 0.5, 10s, 1m
+    #[arg(short = 't', long, visible_alias = "time-window", value_name = "TIME", default_value = "1s", value_parser = window)]
+    pub(crate) window: Duration,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct Logs {
     /// Pod by name, unique prefix of its name, or deploy/NAME; `control` is the control plane, `up` is `leno up` itself
     #[arg(required_unless_present = "selector", conflicts_with = "selector")]

@@ -1,6 +1,8 @@
 //! Rows from the metrics of proxies: traffic between two readings ([`between`], [`grouped`]) and the hops between workloads
 //! ([`hops`]). Pure: the text may come from this machine or from a cluster.
 
+pub mod routes;
+
 use super::Said;
 use super::exposition::{self, Totals};
 use leno_runtime::prometheus_text::{self, Sample};
