@@ -25,6 +25,7 @@ mod seeing;
 mod sharing;
 mod smuggling;
 mod tap;
+mod tracing;
 mod transparency_grpc;
 mod transparency_http1;
 mod transparency_http2;

@@ -5,6 +5,7 @@
 
 use crate::admin;
 use crate::config::Config;
+use crate::config::tracing::Tracing;
 use crate::data_path::{self, Part, StartError};
 use crate::discovery::{self, Discovery};
 use crate::listen;
@@ -12,6 +13,9 @@ use crate::telemetry::Registry;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::observers::Observers;
 use crate::telemetry::tap::Taps;
+use crate::telemetry::trace::export;
+use crate::telemetry::trace::otlp::KeyValue;
+use crate::telemetry::trace::tracer::Tracer;
 use crate::warm_restart::{self, Store};
 use crate::watchdog::{Heartbeat, Pulse};
 use crate::{control_channel, identity};
@@ -26,7 +30,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// Files that are open beside connections: listeners, logs, the control plane, probes.
 const OTHER_FILES: u64 = 256;
@@ -120,8 +124,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     }
 
     let drain = Drain::new();
-    let access_log = start_access_log(&config, &registry)?;
-    let observers = Observers { identity: config.identity.clone(), access_log, taps };
+    let (observers, _exporting) = start_observers(&config, &registry, taps)?;
     let part = Part {
         beat: Heartbeat::default(),
         config: config.clone(),
@@ -145,6 +148,14 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         () = signal::interrupt() => Drained::Cut(drain.open()),
         drained = drain.finish(config.limits.drain_max) => drained,
     };
+    log_drained(&drained);
+    if let Some(log) = observers.access_log {
+        log.finish(LOG_FLUSH_MAX);
+    }
+    Ok(drained)
+}
+
+fn log_drained(drained: &Drained) {
     match drained {
         Drained::Complete => tracing::info!("drained"),
         Drained::Cut(open) => {
@@ -154,10 +165,6 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
             )
         }
     }
-    if let Some(log) = observers.access_log {
-        log.finish(LOG_FLUSH_MAX);
-    }
-    Ok(drained)
 }
 
 /// Makes channels to the control plane, each with a connection of its own.
@@ -186,6 +193,38 @@ fn start_access_log(
     AccessLog::start(format, config.limits.access_log_lines_max, dropped, io::stdout())
         .map(Some)
         .map_err(StartError::Thread)
+}
+
+/// All that looks at single requests, and the task that exports spans, where tracing is on.
+fn start_observers(
+    config: &Config,
+    registry: &Arc<Registry>,
+    taps: Arc<Taps>,
+) -> Result<(Observers, Option<tasks::Owned>), StartError> {
+    let access_log = start_access_log(config, registry)?;
+    let (tracer, exporting) = start_tracing(config, registry).unzip();
+    let identity = config.identity.clone();
+    Ok((Observers { identity, access_log, taps, tracer }, exporting))
+}
+
+/// The tracer of the data threads, and the task that exports what they keep.
+fn start_tracing(config: &Config, registry: &Arc<Registry>) -> Option<(Tracer, tasks::Owned)> {
+    let Tracing { collector, sampling } = config.tracing.clone()?;
+    let counts = export::Counts {
+        exported: registry.counter("trace_spans_exported_total", ""),
+        dropped: registry.counter("trace_spans_dropped_total", ""),
+    };
+    let (namespace, account) = config.identity.as_service_account().unwrap_or_default();
+    let resource = vec![
+        KeyValue::text("service.name", account),
+        KeyValue::text("service.namespace", namespace),
+        KeyValue::text("k8s.namespace.name", &*config.workload.namespace),
+        KeyValue::text("k8s.pod.name", &*config.workload.pod),
+    ];
+    let (queue, spans) = mpsc::channel(export::QUEUE_MAX);
+    let exporting = export::run(collector, resource, spans, counts.clone());
+    let task = tasks::spawn_owned("span export", exporting);
+    Some((Tracer::new(sampling, queue, counts), task))
 }
 
 /// Each connection is a descriptor, often two: take what the system allows. Answers how many files may be open.

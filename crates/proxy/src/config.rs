@@ -4,6 +4,7 @@
 //! `/config` and the refusal of unknown names all come from it.
 
 mod reader;
+pub mod tracing;
 
 use crate::capture::rules::{PortRange, Settings as CaptureSettings};
 use crate::control_address::ControlAddress;
@@ -55,6 +56,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Access log on stdout, where it is on.
     pub access_log: Option<AccessLogFormat>,
+    /// Traces, where they are on.
+    pub tracing: Option<tracing::Tracing>,
     /// Everything that has a limit.
     pub limits: Limits,
     /// `/config`.
@@ -231,6 +234,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         networks,
     );
     let (log, log_format, access_log) = logs(reader);
+    let tracing = tracing::read(reader);
     let limits = limits(reader);
     let config = Config {
         workload: workload?,
@@ -250,6 +254,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         log: log?,
         log_format: log_format?,
         access_log: access_log?,
+        tracing: tracing?,
         limits: limits?,
         described: serde_json::Value::Null,
     };

@@ -66,6 +66,15 @@ fn annotations() {
         "config.leno.dev/proxy-memory-limit=1Mi",
         "! annotation config.leno.dev/proxy-memory-limit: \"1Mi\" is less than 8Mi, the least that a proxy needs to start",
     );
+    check(
+        "config.leno.dev/tracing-collector=grpc://otel.obs:4317",
+        "tracing-collector=grpc://otel.obs:4317",
+    );
+    check(
+        "config.leno.dev/tracing-collector=otel:4317; config.leno.dev/tracing-sampling-rate=1",
+        "! annotation config.leno.dev/tracing-collector: \"otel:4317\" is not http://HOST:PORT or grpc://HOST:PORT; \
+         ! annotation config.leno.dev/tracing-sampling-rate: \"1\" is not a share from 0% to 100%",
+    );
     check("config.leno.dev/colour=red", "! annotation config.leno.dev/colour is not known");
     check("config.leno.dev/=1", "! annotation config.leno.dev/ is not known");
     check(

@@ -255,3 +255,25 @@ pub fn millis(text: &str) -> Option<u128> {
     };
     Some(amount.checked_mul(factor)?.div_ceil(below))
 }
+/// `http://HOST:PORT[/PATH]` or `grpc://HOST:PORT`.
+pub(super) fn collector(text: &str) -> Result<String, String> {
+    let wrong = || format!("{text:?} is not http://HOST:PORT or grpc://HOST:PORT");
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("grpc://"));
+    let address = rest.ok_or_else(wrong)?.split('/').next().unwrap_or_default();
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let valid = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
+    if valid && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err(wrong())
+    }
+}
+
+/// `0%` to `100%`.
+pub(super) fn share(text: &str) -> Result<String, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    match number {
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is not a share from 0% to 100%")),
+    }
+}

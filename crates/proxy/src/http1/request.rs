@@ -19,6 +19,7 @@ use crate::upstream::{Peer, acquire};
 use leno_http1::edit::{self, Edit, Persistence};
 use leno_http1::{BodyFraming, BodyReader, FieldLine, RequestHead, Upgrade, Version};
 use leno_model::retry::REPLAY_BYTES_MAX;
+use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::io::Write;
 use std::rc::Rc;
@@ -180,7 +181,10 @@ impl Codec for Http1Request<'_> {
         let head = &self.parts.request;
         let has = |name| head.header(self.ahead.filled(), name).is_some();
         let has_ours = plan.route.is_none() && (has(decision::CLIENT_ID) || has(deadline::HEADER));
+        let traced: SmallVec<[_; 1]> = plan.trace_headers().collect();
         let mut lines = Lines::of(plan.request_changes(has_ours));
+        let trace_lines = traced.iter().map(|(name, value)| FieldLine::new(name, value.as_bytes()));
+        lines.set.extend(trace_lines.flatten());
         let target = plan.target();
         if let Some(host) = target.and_then(|target| target.host.as_deref()) {
             lines.set.extend(FieldLine::new("host", host.as_bytes()));

@@ -118,6 +118,11 @@ impl Codec for Http2Request {
         if let Some(target) = plan.target() {
             target.change_http2(&mut self.parts);
         }
+        for (name, value) in plan.trace_headers() {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                self.parts.headers.insert(name, value);
+            }
+        }
         self.up.replayable(plan.attempts.replay_bytes_max);
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::request::filters::{self, Changes, headers};
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
+use crate::telemetry::trace::context::TraceContext;
 use leno_model::breaker::Accrual;
 use leno_model::name::Resource;
 use leno_model::retry::Retry;
@@ -43,13 +44,26 @@ pub struct Plan {
     pub admitted_by: Option<Resource>,
     /// What filters change in this one request.
     pub changes: Option<Box<Changes>>,
+    /// The trace that the request carries on, where tracing is on.
+    pub trace: Option<Box<TraceContext>>,
 }
 
 impl Plan {
     /// A plan to our application.
     #[must_use]
     pub fn to_application(admitted_by: Option<Resource>) -> Self {
-        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by, changes: None }
+        Self {
+            route: None,
+            attempts: AttemptPlan::DEFAULT,
+            admitted_by,
+            changes: None,
+            trace: None,
+        }
+    }
+
+    /// Headers that carry the trace on, with their values.
+    pub fn trace_headers(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.trace.iter().flat_map(|trace| trace.headers())
     }
 
     /// `has_ours` says whether the request has the header [`CLIENT_ID`] or [`deadline::HEADER`], which few have.
@@ -119,6 +133,7 @@ pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -
             attempts: attempts(&choice, request),
             route: Some(choice),
             admitted_by: None,
+            trace: None,
         }),
         Err(reply) => Decision::Answer(reply),
     }

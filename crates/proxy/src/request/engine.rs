@@ -43,14 +43,18 @@ pub async fn serve<S: Side, C: Codec>(
     side: &S,
     request: &mut C,
 ) -> Ending {
-    let observed = thread.observers.look().then(|| observe(request));
+    let observed = thread.observers.look().then(|| observe(thread, request));
+    let own_span = observed.as_ref().and_then(|observed| observed.span);
     let mut record = RequestRecord::new(observed);
-    let (told, decision) = {
+    let (told, mut decision) = {
         let view = request.view();
         let from_mesh = matches!(side.connection().peer, PeerTls::Established(Some(_)));
         let told = deadline::of_request(&view, from_mesh, view.kind() == Kind::Http2);
         (told, side.decide(&view))
     };
+    if let (Decision::Forward(plan), Some(span)) = (&mut decision, own_span) {
+        plan.trace = Some(Box::new(span.context));
+    }
     let end = match decision {
         Decision::Forward(_) if told == Some(Duration::ZERO) => {
             End::Answer(Ending::DeadlineExceeded.into())
@@ -85,9 +89,11 @@ pub async fn serve<S: Side, C: Codec>(
 
 /// What is noted from the beginning where somebody looks.
 #[cold]
-fn observe<C: Codec>(request: &C) -> Box<Observed> {
-    let trace = TraceContext::of(&request.view());
-    Box::new(Observed::new(request.describe(), trace))
+fn observe<C: Codec>(thread: &ThreadContext, request: &C) -> Box<Observed> {
+    let incoming = TraceContext::of(&request.view());
+    let tracer = thread.observers.tracer.as_ref();
+    let span = tracer.map(|tracer| tracer.begin(incoming, &thread.random));
+    Box::new(Observed::new(request.describe(), incoming, span))
 }
 
 /// Tries until an attempt is complete, or none may follow.

@@ -9,11 +9,14 @@ use crate::request::retry::Answer;
 use crate::request::route::RouteChoice;
 use crate::telemetry::request_summary::RequestSummary;
 use crate::telemetry::trace::context::TraceContext;
+use crate::telemetry::trace::span::OwnSpan;
 use crate::telemetry::{Direction, HttpSeries};
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
 use leno_model::name::{PeerName, Resource};
 use leno_model::workload::Endpoint;
+use smallvec::SmallVec;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,14 +65,19 @@ pub struct Description {
 pub struct Observed {
     pub description: Description,
     /// Its trace, where a header names one.
-    pub trace: Option<TraceContext>,
+    trace: Option<TraceContext>,
+    /// The proxy's own span, where tracing is on.
+    pub span: Option<OwnSpan>,
     /// The object of the route that it follows.
     route: Option<Resource>,
     /// The Service that the client asked for.
     service: Option<Resource>,
     /// The endpoint that it was sent to last.
     endpoint: Option<Arc<Endpoint>>,
-    attempts: u32,
+    /// When after the beginning each attempt was sent, and where.
+    attempts: SmallVec<[(Duration, SocketAddr); 1]>,
+    /// An attempt was followed by another, whether it reached an endpoint or not.
+    is_retried: bool,
     /// When the wait for the connection of an attempt began.
     acquires_at: Option<Instant>,
     queue: Duration,
@@ -78,14 +86,20 @@ pub struct Observed {
 
 impl Observed {
     #[must_use]
-    pub fn new(description: Description, trace: Option<TraceContext>) -> Self {
+    pub fn new(
+        description: Description,
+        trace: Option<TraceContext>,
+        span: Option<OwnSpan>,
+    ) -> Self {
         Self {
             description,
             trace,
+            span,
             route: None,
             service: None,
             endpoint: None,
-            attempts: 0,
+            attempts: SmallVec::new(),
+            is_retried: false,
             acquires_at: None,
             queue: Duration::ZERO,
             connect: Duration::ZERO,
@@ -123,8 +137,9 @@ impl RequestRecord {
     pub fn acquires(&mut self) {
         if let Some(observed) = &mut self.observed {
             let now = Instant::now();
-            if observed.attempts == 0 && observed.acquires_at.is_none() {
-                observed.queue = now.saturating_duration_since(self.begun);
+            match observed.acquires_at {
+                None => observed.queue = now.saturating_duration_since(self.begun),
+                Some(_) => observed.is_retried = true,
             }
             observed.acquires_at = Some(now);
         }
@@ -135,8 +150,11 @@ impl RequestRecord {
     pub fn sent_to(&mut self, slot: &Slot<Peer>, series: Rc<HttpSeries>) {
         if let Some(observed) = &mut self.observed {
             observed.endpoint = Some(slot.endpoint.clone());
-            observed.attempts += 1;
-            observed.connect += observed.acquires_at.map_or(Duration::ZERO, |at| at.elapsed());
+            let now = Instant::now();
+            let waited = observed.acquires_at.map(|at| now.saturating_duration_since(at));
+            observed.connect += waited.unwrap_or_default();
+            let after = now.saturating_duration_since(self.begun);
+            observed.attempts.push((after, slot.endpoint.address));
         }
         if !self.series.as_ref().is_some_and(|known| Rc::ptr_eq(known, &series)) {
             series.request();
@@ -222,8 +240,9 @@ impl RequestRecord {
         };
         let is_complete = why.ending == Ending::Complete;
         let reason = if is_complete { String::new() } else { why.text() };
-        let trace_id = observed.trace.map(|trace| trace.trace_id_text()).unwrap_or_default();
-        thread.observers.ended(&RequestSummary {
+        let trace = observed.span.map(|span| span.context).or(observed.trace);
+        let trace_id = trace.map(|trace| trace.trace_id_text()).unwrap_or_default();
+        let summary = RequestSummary {
             began: SystemTime::now() - total,
             direction,
             client: connection.client,
@@ -242,7 +261,8 @@ impl RequestRecord {
             grpc: self.grpc,
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
-            attempts: observed.attempts,
+            attempts: &observed.attempts,
+            is_retried: observed.is_retried,
             retry_denied: self.retry_denied.unwrap_or_default(),
             queue: observed.queue,
             connect: observed.connect,
@@ -251,6 +271,7 @@ impl RequestRecord {
             ending: why.ending,
             reason: &reason,
             trace_id: &trace_id,
-        });
+        };
+        thread.observers.ended(&summary, observed.span.as_ref());
     }
 }

@@ -76,6 +76,12 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
         "Connections whose client sent no bytes before the protocol detection timeout.",
     ),
     ("tls_refused_total", "counter", "Failed mutual TLS handshakes."),
+    (
+        "trace_spans_dropped_total",
+        "counter",
+        "Spans that were dropped: the queue was full, or the collector did not take them.",
+    ),
+    ("trace_spans_exported_total", "counter", "Spans that the collector took."),
 ];
 
 impl Registry {

@@ -3,6 +3,8 @@
 use super::access_log::AccessLog;
 use super::request_summary::RequestSummary;
 use super::tap::Taps;
+use super::trace::span::OwnSpan;
+use super::trace::tracer::Tracer;
 use leno_model::name::SpiffeId;
 use std::sync::Arc;
 
@@ -13,22 +15,26 @@ pub struct Observers {
     pub identity: SpiffeId,
     pub access_log: Option<AccessLog>,
     pub taps: Arc<Taps>,
+    pub tracer: Option<Tracer>,
 }
 
 impl Observers {
     /// Whether a request that begins now is looked at.
     #[must_use]
     pub fn look(&self) -> bool {
-        self.access_log.is_some() || self.taps.are_open()
+        self.access_log.is_some() || self.tracer.is_some() || self.taps.are_open()
     }
 
     /// Shows a request that has ended to all of them.
-    pub fn ended(&self, summary: &RequestSummary<'_>) {
+    pub fn ended(&self, summary: &RequestSummary<'_>, span: Option<&OwnSpan>) {
         if let Some(log) = &self.access_log {
             log.write(summary);
         }
         if self.taps.are_open() {
             self.taps.offer(summary);
+        }
+        if let (Some(tracer), Some(span)) = (&self.tracer, span) {
+            tracer.ended(span, summary);
         }
     }
 }

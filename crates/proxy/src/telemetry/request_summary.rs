@@ -52,8 +52,10 @@ pub struct RequestSummary<'a> {
     pub request_bytes: u64,
     /// Bytes of the response's body.
     pub response_bytes: u64,
-    /// Attempts that were sent to an endpoint.
-    pub attempts: u32,
+    /// Attempts that were sent: when after the beginning, and to which endpoint.
+    pub attempts: &'a [(Duration, SocketAddr)],
+    /// An attempt was followed by another, whether it reached an endpoint or not.
+    pub is_retried: bool,
     /// Why the request was not sent once more; empty where no retry was due.
     pub retry_denied: &'a str,
     /// Until the first attempt began: decision, discovery and the wait for a body that is kept.
@@ -126,7 +128,7 @@ impl RequestSummary<'_> {
             "grpc_status": self.grpc,
             "request_bytes": self.request_bytes,
             "response_bytes": self.response_bytes,
-            "attempts": self.attempts,
+            "attempts": self.attempts.len(),
             "retry_denied": self.retry_denied,
             "queue_ms": milliseconds(self.queue),
             "connect_ms": milliseconds(self.connect),
@@ -170,6 +172,8 @@ pub(crate) mod tests {
             .into(),
         ..Endpoint::plain("10.0.0.8:80".parse().expect("an address"))
     });
+    static ONE: LazyLock<Vec<(Duration, SocketAddr)>> =
+        LazyLock::new(|| vec![(Duration::from_micros(30), ENDPOINT.address)]);
     static SERVICE: LazyLock<Resource> =
         LazyLock::new(|| Resource::object("", "Service", "shop", "api"));
 
@@ -194,7 +198,8 @@ pub(crate) mod tests {
             grpc: None,
             request_bytes: 0,
             response_bytes: 12,
-            attempts: 1,
+            attempts: ONE.as_slice(),
+            is_retried: false,
             retry_denied: "",
             queue: Duration::from_micros(10),
             connect: Duration::from_micros(20),

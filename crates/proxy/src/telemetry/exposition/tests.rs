@@ -183,11 +183,13 @@ fn what_is_counted_by_words() {
     recorder.ended(Direction::Inbound, Ending::PolicyDenied);
     let dropped = registry.counter("access_log_dropped_total", "");
     dropped.fetch_add(5, std::sync::atomic::Ordering::Relaxed);
-    let _of_routes = [
+    let _at_zero = [
         "outbound_http_route_retry_limit_exceeded_total",
         "outbound_http_route_retry_overflow_total",
         "outbound_http_route_retry_requests_total",
         "outbound_http_route_retry_successes_total",
+        "trace_spans_dropped_total",
+        "trace_spans_exported_total",
     ]
     .map(|name| registry.counter(name, ""));
     let backend = Resource::object("", "Service", "default", "web");

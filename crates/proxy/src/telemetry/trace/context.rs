@@ -30,8 +30,11 @@ pub struct CarriedBy {
     pub is_short: bool,
 }
 
+/// Calls its last argument with the value of the header of this name, where there is one.
+type Headers<'a> = dyn FnMut(&str, &mut dyn FnMut(&str)) + 'a;
+
 impl TraceContext {
-    /// Of a request. W3C's header wins over B3.
+    /// Of a request.
     #[must_use]
     pub fn of(request: &impl RequestView) -> Option<Self> {
         Self::read(&mut |name, read| {
@@ -42,8 +45,8 @@ impl TraceContext {
         })
     }
 
-    /// `header` calls its last argument with the value of the header of this name, where there is one.
-    pub fn read(header: &mut dyn FnMut(&str, &mut dyn FnMut(&str))) -> Option<Self> {
+    /// W3C's header wins over B3.
+    pub fn read(header: &mut Headers<'_>) -> Option<Self> {
         let mut get = |name: &str| {
             let mut found = None;
             header(name, &mut |value| found = Some(value.trim().to_owned()));
