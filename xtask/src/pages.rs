@@ -8,6 +8,9 @@ use std::process::Command;
 /// A page, the program whose words it holds, and how to ask for them.
 const PAGES: [(&str, &str, &[&str]); 1] = [("docs/configuration.md", "leno-proxy", &["--help"])];
 
+/// All of it comes from a table in the code.
+const ERRORS: &str = "docs/errors.md";
+
 const BEGIN: &str = "<!-- printed: begin -->\n```text\n";
 const END: &str = "```\n<!-- printed: end -->\n";
 
@@ -30,6 +33,15 @@ pub(crate) fn run(write: bool) -> Result<()> {
         } else {
             bail!("{page} is stale: cargo xtask pages write");
         }
+    }
+    let fresh = docs::printed::errors()?;
+    match fs::read_to_string(ERRORS).is_ok_and(|text| text == fresh) {
+        true => eprintln!("{ERRORS} is fresh"),
+        false if write => {
+            fs::write(ERRORS, fresh)?;
+            eprintln!("{ERRORS} is written again");
+        }
+        false => bail!("{ERRORS} is stale: cargo xtask pages write"),
     }
     let printed = docs::printed::pages(&directory)?.len();
     eprintln!("{printed} pages of the site can be printed");

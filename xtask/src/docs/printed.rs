@@ -3,7 +3,8 @@
 //! - A page for each verb: `leno VERB --help`.
 //! - Annotations: the vocabulary of `leno-inject`.
 //! - Variables: `leno-proxy --help`.
-//! - Errors: the table of `crates/proxy/src/ending.rs`.
+//!
+//! `docs/errors.md` comes from the table of `crates/proxy/src/ending.rs`, and is kept in the repository.
 
 use crate::command;
 use anyhow::{Context as _, Result, ensure};
@@ -44,14 +45,21 @@ pub(crate) fn pages(programs: &Path) -> Result<Vec<Page>> {
     let help = command::output(Command::new(programs.join("leno-proxy")).arg("--help"))?;
     let variables = variables(&help);
     ensure!(variables.len() > 20, "leno-proxy --help lists {} variables", variables.len());
-    let source = fs::read_to_string(ENDINGS).context(ENDINGS)?;
-    let endings = endings(&source);
-    ensure!(endings.len() > 20, "{ENDINGS} has {} rows", endings.len());
-    pages.push(Page::new("reference/errors.md", "Errors", errors_page(&endings)));
     pages.push(Page::new("reference/variables.md", "Variables", variables_page(&variables)));
     let text = annotations_page(&variables);
     pages.push(Page::new("reference/annotations.md", "Annotations", text));
     Ok(pages)
+}
+
+/// `docs/errors.md`, as the table of endings has it now.
+///
+/// # Errors
+/// When the table cannot be read.
+pub(crate) fn errors() -> Result<String> {
+    let source = fs::read_to_string(ENDINGS).context(ENDINGS)?;
+    let endings = endings(&source);
+    ensure!(endings.len() > 20, "{ENDINGS} has {} rows", endings.len());
+    Ok(errors_page(&endings))
 }
 
 /// The pages of a verb's verbs, of all depths.
@@ -247,27 +255,38 @@ fn endings(source: &str) -> Vec<Ending<'_>> {
     found
 }
 
+const ERRORS: &str = "\
+# Errors of the proxy
+
+<!-- `cargo xtask pages write` writes this page from crates/proxy/src/ending.rs. -->
+
+When a proxy answers a request itself, the header `l5d-proxy-error` has the reason. Details of the
+case may follow there. The word is the label `error` of `response_total`,
+`inbound_http_errors_total` and `outbound_http_errors_total` ([metrics](metrics.md)), and `ending`
+in the proxy's log. gRPC clients get the code of the column gRPC.
+[Debug a 502 or 503](tasks/debug-502-503.md) goes from the symptom to the cause.
+
+| status | word | gRPC | what happened | what to do |
+| --: | --- | --- | --- | --- |
+";
+
 fn errors_page(endings: &[Ending<'_>]) -> String {
-    let mut text = String::from(
-        "# Errors of the proxy\n\nEvery reason why a proxy ends a request or a connection. When the proxy answers a \
-         request itself, the header `l5d-proxy-error` has the text. The word is the label `error` of \
-         `inbound_http_errors_total` and `outbound_http_errors_total` ([metrics](../metrics.md)), and `ending` in \
-         the proxy's log. [Debug a 502 or 503](../tasks/debug-502-503.md) goes from the symptom to the cause.\n\n\
-         | status | word | text | gRPC | look at |\n| --: | --- | --- | --- | --- |\n",
-    );
+    let mut text = ERRORS.to_owned();
     let mut rows: Vec<&Ending<'_>> = endings.iter().filter(|row| row.flag != "complete").collect();
     rows.sort_by_key(|row| (row.status, row.flag));
     for row in rows {
         let look = match row.fault {
-            "App" => "the application",
-            "Mesh" => "the configuration of the mesh",
-            "Peer" => "the client",
-            "Us" => "the limits of this proxy",
-            _ => "",
+            "App" => "look at the server's log",
+            "Mesh" => "look at the configuration of the mesh: `leno check`",
+            "Peer" => "look at the client",
+            _ => "look at the limits of this proxy",
         };
         let Ending { status, grpc, flag, text: said, .. } = row;
+        // The texts have the form "what happened; what to do".
+        let (happened, to_do) = said.split_once("; ").unwrap_or((said, look));
+        let (happened, to_do) = (cell(happened), cell(to_do));
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "| {status} | `{flag}` | {} | {grpc} | {look} |", cell(said));
+        let _ = writeln!(text, "| {status} | `{flag}` | {grpc} | {happened} | {to_do} |");
     }
     text
 }
@@ -309,7 +328,12 @@ mod tests {
             source.lines().filter(|line| line.starts_with("        \"") && line.ends_with("\";"));
         assert_eq!(endings(source).len(), rows.count());
         let page = errors_page(&endings(source));
-        assert!(page.contains("| 503 | `no_endpoints` | the service has no endpoints"), "{page}");
+        assert!(
+            page.contains(
+                "| 503 | `no_endpoints` | Unavailable | the service has no endpoints | check"
+            ),
+            "{page}"
+        );
     }
 
     #[test]
