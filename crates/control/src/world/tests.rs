@@ -11,6 +11,7 @@ use leno_model::workload::{Endpoint, ProtocolHint};
 use std::path::Path;
 
 mod breaker;
+mod fields;
 mod manifests;
 mod patterns;
 mod policy;

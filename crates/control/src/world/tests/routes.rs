@@ -1,9 +1,9 @@
 use super::manifests::*;
 use super::*;
 
-const ON_WEB: &str = "{group: '', kind: Service, name: web}";
+pub(super) const ON_WEB: &str = "{group: '', kind: Service, name: web}";
 
-fn shop(more: &[String]) -> World {
+pub(super) fn shop(more: &[String]) -> World {
     let services = [
         service("a", "web", "10.96.0.1", "").replace("}]}", "}, {name: admin, port: 81}]}"),
         service("a", "v1", "10.96.0.2", ""),
