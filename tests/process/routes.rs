@@ -3,25 +3,32 @@
 mod client;
 mod server;
 
-use client::ask;
+use client::{ask, send};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::wait;
 use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::time::Instant;
 
 /// HTTP/1 and HTTP/2 of every server.
 const PORTS: [u16; 2] = [8001, 8002];
 
 /// A mesh whose Service `server` follows a route with these rules. Each rule is for one path prefix.
 fn mesh(name: &str, servers: &[&str], rules: &[(&str, Value)]) -> Mesh {
+    let mesh = mesh_without_servers(name, servers, rules);
+    for server in servers {
+        server::start(&mesh.pod(server).namespace, PORTS);
+    }
+    mesh
+}
+
+fn mesh_without_servers(name: &str, servers: &[&str], rules: &[(&str, Value)]) -> Mesh {
     let mut plan = Plan::new().pod("client");
     for server in servers {
         plan = plan.pod(server).service(server, PORTS, &[server]);
         plan = plan.app_protocol(PORTS[0], "http").app_protocol(PORTS[1], "kubernetes.io/h2c");
     }
     let mesh = plan.start(name, Meshed::Yes);
-    for server in servers {
-        server::start(&mesh.pod(server).namespace, PORTS);
-    }
     for port in PORTS {
         mesh.manifests().write(&route(port, rules)).expect("a manifest");
     }
@@ -194,4 +201,68 @@ fn cross_origin_requests() {
     check(&mesh, "PUT /a", &stranger[..1], (200, &[(allow_origin, "")], "PUT /a server"));
     // Without the method that a browser would use, it is a request like any other.
     check(&mesh, "OPTIONS /a", &[origin], (200, &[allowed[0]], "OPTIONS /a server"));
+}
+
+/// Mirrors that answer, refuse and never answer: the caller's responses stay, and the copies arrive.
+#[test]
+fn mirrors() {
+    let to = |name: &str| json!({"type": "RequestMirror", "requestMirror": {"backendRef": {"name": name}}});
+    let rules = [
+        (
+            "/some",
+            json!({"filters": [
+                {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "copy"}, "percent": 0}},
+            ]}),
+        ),
+        (
+            "/",
+            json!({"filters": [to("copy"), to("refusing"), to("silent"), rewrite(&json!({"hostname": "new"}))]}),
+        ),
+    ];
+    let names = ["server", "copy", "refusing", "silent"];
+    let mesh = mesh_without_servers("mirrors", &names, &rules);
+    let seen_by_server = server::start(&mesh.pod("server").namespace, PORTS);
+    let seen = server::start(&mesh.pod("copy").namespace, PORTS);
+    let listen =
+        |port| mesh.pod("silent").namespace.run(move || TcpListener::bind(("0.0.0.0", port)));
+    // Their backlog accepts, and nobody answers.
+    let _silent = PORTS.map(|port| listen(port).expect("a listener"));
+    let copies = |result| {
+        mesh.pod("client").metrics().sum("outbound_http_mirror_copies_total", &[("result", result)])
+    };
+    let requests = |pod: &str, labels: &[_]| mesh.pod(pod).metrics().sum("request_total", labels);
+    let outbound = [("direction", "outbound")];
+    // Those that looked for the route.
+    let before = requests("client", &outbound);
+    let (small, large) = (vec![b'a'; 40_000], vec![b'a'; 70_000]);
+    for (port, protocol) in PORTS.into_iter().zip(["http1", "http2"]) {
+        let began = Instant::now();
+        assert_eq!(ask(&mesh, port, "GET /some", &[]).body, "GET /some server");
+        let path = format!("/{protocol}");
+        let get = ask(&mesh, port, &format!("GET {path}"), &[]);
+        assert_eq!((get.status, get.body), (200, format!("GET {path} new")));
+        let post = |body| send(&mesh, port, &format!("POST {path}"), &[], body).body;
+        assert_eq!(post(&small), format!("POST {path} new"));
+        assert_eq!(post(&large), format!("POST {path} new"));
+        assert!(began.elapsed() < wait::LIMIT / 2, "no request waits for a mirror");
+        let expected = [format!("GET {path} new 0 copy"), format!("POST {path} new 40000 copy")];
+        wait::until("the copies", wait::LIMIT, || {
+            let mut seen: Vec<String> = seen.lock().expect("no panic").clone();
+            seen.retain(|line| line.contains(&path));
+            seen.sort();
+            (seen == expected).then_some(())
+        });
+    }
+    wait::until("the counts", 2 * wait::LIMIT, || {
+        let counts = ["answered", "too_large", "failed", "timeout"].map(copies);
+        println!("copies: {counts:?}");
+        // The proxy of a pod whose application refuses answers in its place.
+        (counts == [8.0, 6.0, 0.0, 4.0]).then_some(())
+    });
+    let seen_by_server = seen_by_server.lock().expect("no panic");
+    assert!(!seen_by_server.iter().any(|line| line.ends_with(" copy")), "{seen_by_server:?}");
+    assert_eq!(seen_by_server.len(), 8, "{seen_by_server:?}");
+    assert_eq!(requests("client", &outbound) - before, 8.0, "copies are not counted");
+    let encrypted = [("direction", "inbound"), ("tls", "true")];
+    assert_eq!(requests("copy", &encrypted), 4.0, "copies are encrypted");
 }

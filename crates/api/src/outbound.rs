@@ -25,8 +25,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub use own::{
-    BreakerMessage, CorsMessage, FilterMessage, FiltersMessage, Kind as FilterKind, OwnMessage,
-    PolicyMessage, RewriteMessage,
+    BreakerMessage, CorsMessage, FilterMessage, FiltersMessage, Kind as FilterKind, MirrorMessage,
+    OwnMessage, PolicyMessage, RewriteMessage,
 };
 use own::{Collected, Own, Spot};
 pub use spared::Refused;

@@ -168,6 +168,8 @@ pub enum Filter {
     Rewrite(Rewrite),
     /// Answers preflight requests, and allows origins to read responses.
     Cors(Arc<Cors>),
+    /// Sends a copy of the request somewhere else.
+    Mirror(Arc<Mirror>),
 }
 
 /// Header changes in Gateway API's order: set, add, remove. Names in lower case where they are compared.
@@ -207,6 +209,25 @@ pub struct Rewrite {
     pub path_full: Option<Arc<str>>,
     /// Replaces the matched prefix.
     pub path_prefix: Option<Arc<str>>,
+}
+
+/// Where copies of requests go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mirror {
+    /// One that exists.
+    pub backend: Backend,
+    /// So many of `denominator` requests are copied.
+    pub numerator: u32,
+    /// At least 1.
+    pub denominator: u32,
+}
+
+impl Mirror {
+    /// Whether this request is among those that are copied; `random` is from 0 to 1.
+    #[must_use]
+    pub fn takes(&self, random: f64) -> bool {
+        random * f64::from(self.denominator) < f64::from(self.numerator)
+    }
 }
 
 /// An injected failure.

@@ -11,6 +11,7 @@
 //! - [`side`]: what differs between requests from our application and requests to it
 //! - [`view`]: what routing and policy read of it
 //! - [`local_reply`]: responses that the proxy writes itself
+//! - [`mirror`]: copies of requests
 //! - [`record`]: what became of it
 
 pub mod attempts;
@@ -20,6 +21,7 @@ pub mod decision;
 pub mod engine;
 pub mod filters;
 pub mod local_reply;
+pub mod mirror;
 pub mod record;
 pub mod retry;
 pub mod route;

@@ -7,16 +7,23 @@ use leno_runtime::tasks::spawn_local;
 use leno_tests::namespace::Namespace;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
-/// Answers HTTP/1 on the first port and HTTP/2 on the second until the namespace ends.
-pub(super) fn start(pod: &Namespace, [one, two]: [u16; 2]) {
+/// What servers saw, in order.
+pub(super) type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Answers HTTP/1 on the first port and HTTP/2 on the second until the test ends.
+pub(super) fn start(pod: &Namespace, [one, two]: [u16; 2]) -> Seen {
+    let seen = Seen::default();
+    let (seen_one, seen_two) = (seen.clone(), seen.clone());
     let listen = |port| {
         pod.run(move || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a listener"))
     };
     let (one, two) = (listen(one), listen(two));
     std::thread::spawn(move || {
         for stream in one.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || http1(stream));
+            let seen = seen_one.clone();
+            std::thread::spawn(move || http1(stream, &seen));
         }
     });
     std::thread::spawn(move || {
@@ -26,13 +33,14 @@ pub(super) fn start(pod: &Namespace, [one, two]: [u16; 2]) {
             two.set_nonblocking(true).expect("a socket");
             let two = tokio::net::TcpListener::from_std(two).expect("a listener");
             while let Ok((stream, _)) = two.accept().await {
-                spawn_local("server connection", http2(stream));
+                spawn_local("server connection", http2(stream, seen_two.clone()));
             }
         });
     });
+    seen
 }
 
-fn http1(mut stream: TcpStream) {
+fn http1(mut stream: TcpStream, seen: &Seen) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     loop {
         let (mut lines, mut line) = (Vec::new(), String::new());
@@ -51,6 +59,8 @@ fn http1(mut stream: TcpStream) {
         }
         let target = first.strip_suffix(" HTTP/1.1").unwrap_or(first);
         let saw = saw(target, &header("host").unwrap_or_default(), header("x-seen").is_some());
+        let copy = if header("leno-mirrored").is_some() { " copy" } else { "" };
+        seen.lock().expect("no panic").push(format!("{saw} {length}{copy}"));
         let length = saw.len();
         let answer =
             format!("HTTP/1.1 200 OK\r\nX-Server: 1\r\nContent-Length: {length}\r\n\r\n{saw}");
@@ -65,21 +75,25 @@ fn saw(target: &str, host: &str, is_seen: bool) -> String {
     format!("{target} {host}{seen}")
 }
 
-async fn http2(stream: tokio::net::TcpStream) {
+async fn http2(stream: tokio::net::TcpStream, seen: Seen) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
-        spawn_local("server stream", answer(request, respond));
+        spawn_local("server stream", answer(request, respond, seen.clone()));
     }
 }
 
-async fn answer(request: Request<h2::RecvStream>, mut respond: SendResponse<Bytes>) {
+async fn answer(request: Request<h2::RecvStream>, mut respond: SendResponse<Bytes>, seen: Seen) {
     let (head, mut body) = request.into_parts();
+    let mut length = 0;
     while let Some(Ok(bytes)) = body.data().await {
+        length += bytes.len();
         let _reset = body.flow_control().release_capacity(bytes.len());
     }
     let path = head.uri.path_and_query().map_or("", |path| path.as_str());
     let host = head.uri.host().unwrap_or_default();
     let saw = saw(&format!("{} {path}", head.method), host, head.headers.contains_key("x-seen"));
+    let copy = if head.headers.contains_key("leno-mirrored") { " copy" } else { "" };
+    seen.lock().expect("no panic").push(format!("{saw} {length}{copy}"));
     let response = Response::builder().header("x-server", "1").body(()).expect("a response");
     // A client that is gone needs no answer.
     if let Ok(mut stream) = respond.send_response(response, false) {

@@ -3,10 +3,11 @@
 //! The field lists filters by their place among the filters of a rule or of a backend. Where a proxy without the field would
 //! do something wrong, a failure stands in linkerd's list at the same place, and this filter stands instead of the failure.
 
+use super::backend::{backend, backend_message};
 use crate::{WireError, matching, parts};
 use leno_model::cors::{Cors, OriginMatch};
 use leno_model::limit::FILTERS_MAX;
-use leno_model::route::{Filter, Rewrite};
+use leno_model::route::{Filter, Mirror, Rewrite};
 use linkerd2_proxy_api::{meta, outbound as message};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ pub struct FilterMessage {
     #[prost(bool, tag = "2")]
     pub instead: bool,
     /// The filter itself.
-    #[prost(oneof = "Kind", tags = "3, 4")]
+    #[prost(oneof = "Kind", tags = "3, 4, 5")]
     pub kind: Option<Kind>,
 }
 
@@ -93,6 +94,23 @@ pub enum Kind {
     /// Cross-origin requests.
     #[prost(message, tag = "4")]
     Cors(CorsMessage),
+    /// Copies of requests.
+    #[prost(message, boxed, tag = "5")]
+    Mirror(Box<MirrorMessage>),
+}
+
+/// Where copies of requests go.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MirrorMessage {
+    /// In linkerd's words.
+    #[prost(message, optional, tag = "1")]
+    pub backend: Option<message::Backend>,
+    /// So many of `denominator` requests.
+    #[prost(uint32, tag = "2")]
+    pub numerator: u32,
+    /// At least 1.
+    #[prost(uint32, tag = "3")]
+    pub denominator: u32,
 }
 
 /// What other origins may do.
@@ -269,12 +287,30 @@ fn written(filter: &Filter) -> Option<(Kind, Option<&'static str>)> {
             };
             Some((Kind::Cors(cors), Some("this proxy has no filter CORS")))
         }
+        // Without a mirror the caller gets the same response.
+        Filter::Mirror(mirror) => {
+            let Mirror { backend, numerator, denominator } = mirror.as_ref();
+            let (numerator, denominator) = (*numerator, *denominator);
+            let backend = Some(backend_message(backend));
+            let message = MirrorMessage { backend, numerator, denominator };
+            Some((Kind::Mirror(Box::new(message)), None))
+        }
     }
 }
 
 fn read(message: &FilterMessage) -> Result<Filter, WireError> {
     match message.kind.as_ref().ok_or(WireError::Missing("own.filters.kind"))? {
         Kind::Cors(message) => cors(message),
+        Kind::Mirror(message) => {
+            let MirrorMessage { backend: target, numerator, denominator } = message.as_ref();
+            let (numerator, denominator) = (*numerator, *denominator);
+            if denominator == 0 || numerator > denominator {
+                let reason = format_args!("{numerator} of {denominator} is not a valid fraction");
+                return Err(WireError::invalid("mirror.numerator", reason));
+            }
+            let backend = backend(target.as_ref(), Vec::new())?;
+            Ok(Filter::Mirror(Arc::new(Mirror { backend, numerator, denominator })))
+        }
         Kind::Rewrite(RewriteMessage { host, path_full, path_prefix }) => {
             let path = |path: &Option<String>, field| {
                 path.as_ref().map(|path| target_part(path, field)).transpose()

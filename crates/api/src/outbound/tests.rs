@@ -6,8 +6,8 @@ use leno_model::name::Resource;
 use leno_model::pattern::Pattern;
 use leno_model::route::{
     Backend, BackendKind, Balance, Distribution, Failure, Filter, HeaderChange, HeaderMatch,
-    HostMatch, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute, OpaqueRoutes, PathMatch, QueryMatch,
-    Redirect, RequestMatch, Rewrite, TextMatch, Timeouts,
+    HostMatch, HttpRoute, HttpRoutes, HttpRule, Mirror, OpaqueRoute, OpaqueRoutes, PathMatch,
+    QueryMatch, Redirect, RequestMatch, Rewrite, TextMatch, Timeouts,
 };
 use leno_model::workload::{Endpoint, Labels, ProtocolHint};
 use linkerd2_proxy_api::{grpc_route, http_route};
@@ -468,7 +468,9 @@ fn own_filters_come_back_at_their_places() {
         ..Cors::default()
     }));
     let headers = || Filter::RequestHeaders(change());
-    let filters = vec![headers(), rewrite(), headers(), cors];
+    let mirror = Mirror { backend: balance("copy"), numerator: 1, denominator: 3 };
+    let mirror = || Filter::Mirror(Arc::new(mirror.clone()));
+    let filters = vec![mirror(), headers(), rewrite(), mirror(), headers(), cors, mirror()];
     let own_filters = Backend { filters: vec![rewrite(), headers()], ..balance("v2") };
     let backends = Distribution::Random(vec![(balance("v1"), 1), (own_filters, 2)]);
     let routes = rule(Vec::new(), filters, backends);
@@ -525,6 +527,13 @@ fn malformed_own_filters_are_refused_by_field() {
         &|f| f.kind = cors(origins("a")),
         "cors.origins: \"a\" is not `*` or <scheme>://<host>[:<port>]",
     );
+    let ratio = |numerator, denominator| {
+        let backend = None;
+        Some(FilterKind::Mirror(Box::new(MirrorMessage { backend, numerator, denominator })))
+    };
+    check(&|f| f.kind = ratio(2, 1), "mirror.numerator: 2 of 1 is not a valid fraction");
+    check(&|f| f.kind = ratio(0, 0), "mirror.numerator: 0 of 0 is not a valid fraction");
+    check(&|f| f.kind = ratio(1, 2), "backend is missing");
     let methods = || CorsMessage { methods: vec!["a b".into()], ..Default::default() };
     check(&|f| f.kind = cors(methods()), "cors.methods: \"a b\" is not a token");
 }

@@ -233,6 +233,11 @@ fn filter(filter: &Filter) -> Value {
             "path_full": rewrite.path_full.as_deref(),
             "path_prefix": rewrite.path_prefix.as_deref(),
         }}),
+        Filter::Mirror(mirror) => json!({"mirror": {
+            "backend": backend(&mirror.backend),
+            "numerator": mirror.numerator,
+            "denominator": mirror.denominator,
+        }}),
         Filter::Cors(cors) => json!({"cors": {
             "origins": cors.origins.iter().map(OriginMatch::as_str).collect::<Vec<_>>(),
             "methods": cors.methods.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),

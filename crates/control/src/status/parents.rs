@@ -165,9 +165,14 @@ spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80}]}
         check(&on("web", ""), "{kind: Other, group: g, name: web}", &unresolved("InvalidKind"));
         let foreign = "{name: web, namespace: b, port: 80}";
         check(&on("web", ""), foreign, &unresolved("RefNotPermitted"));
-        let mirrored = "{name: web, port: 80}]}, {filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}], backendRefs: [{name: web, port: 80}";
+        let mirrored = |to: &str| {
+            format!(
+                "{good}], filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{name: {to}, port: 80}}}}}}"
+            )
+        };
+        check(&on("web", ""), &mirrored("web"), &both);
+        check(&on("web", ""), &mirrored("nobody"), &unresolved("BackendNotFound"));
         let partly = "PartiallyInvalid=True UnsupportedValue";
-        check(&on("web", ""), mirrored, &format!("{both}, {partly}"));
         // Words that a newer Gateway API may have, and matches that are none of ours.
         let unsupported = "web: Accepted=False UnsupportedValue, ResolvedRefs=True ResolvedRefs";
         let with = |more: &str| format!("{good}], {more}");

@@ -134,6 +134,10 @@ fn show_filter(filter: &Filter) -> String {
             let parts = [&rewrite.host, &rewrite.path_full, &rewrite.path_prefix];
             format!("rewrite {}", parts.map(|part| part.as_deref().unwrap_or("-")).join(" "))
         }
+        Filter::Mirror(mirror) => {
+            let share = format!("{}/{}", mirror.numerator, mirror.denominator);
+            format!("mirror {share} {}", show_backend(&mirror.backend))
+        }
         Filter::Cors(cors) => format!("cors {:?} {}", cors.origins, cors.max_age_seconds),
         Filter::Redirect(redirect) => {
             format!("redirect {} {:?}", redirect.status, redirect.path_prefix)

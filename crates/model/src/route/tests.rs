@@ -182,3 +182,22 @@ fn replaced_prefixes() {
     check("/", "/", "/xyz", "/xyz/");
     check("/foo", "/foo", "xyz", "/xyz");
 }
+
+#[test]
+fn shares_of_mirrors() {
+    let check = |numerator, denominator, random, expected| {
+        let backend = Backend {
+            resource: Resource::default_named("copy"),
+            kind: BackendKind::Broken,
+            filters: Vec::new(),
+        };
+        let mirror = Mirror { backend, numerator, denominator };
+        assert_eq!(mirror.takes(random), expected, "{numerator} of {denominator} at {random}");
+    };
+    check(100, 100, 0.999, true);
+    check(0, 100, 0.0, false);
+    check(1, 2, 0.49, true);
+    check(1, 2, 0.5, false);
+    check(1, 1000, 0.0009, true);
+    check(1, 1000, 0.001, false);
+}

@@ -10,6 +10,7 @@ use crate::refusal::Refusal;
 use crate::request::attempts::{self, AttemptPlan};
 use crate::request::decision::{self, Decision, Plan};
 use crate::request::local_reply::LocalReply;
+use crate::request::mirror::{copy::Copy, send};
 use crate::request::route::RouteChoice;
 use crate::request::side::Side;
 use crate::request::view::View;
@@ -19,9 +20,10 @@ use crate::upstream::{Backend, Peer, SeriesKey};
 use crate::{balance, http1, http2};
 use leno_model::name::Resource;
 use leno_model::policy::PeerTls;
-use leno_model::route::{Distribution, OpaqueRoutes, OutboundProtocol, pick_weighted};
+use leno_model::route::{Distribution, Mirror, OpaqueRoutes, OutboundProtocol, pick_weighted};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// One connection of our application, start to finish.
@@ -173,8 +175,15 @@ impl Side for ToService<'_> {
     }
 
     fn decide(&self, request: &View<'_>) -> Decision {
-        let random = self.mesh.thread.random.unit();
-        decision::outbound(&self.destination.policy(), request, random)
+        let draw = || self.mesh.thread.random.unit();
+        decision::outbound(&self.destination.policy(), request, draw)
+    }
+
+    fn mirror(&self, mirror: &Arc<Mirror>, copy: Copy) {
+        let (mesh, destination) = (self.mesh.clone(), self.destination.clone());
+        let mirror = mirror.clone();
+        let endpoints = async move { mesh.backend(&destination, &mirror.backend).await };
+        send::send(&self.mesh.thread, endpoints, copy);
     }
 
     async fn endpoints(&self, plan: &Plan) -> Result<Rc<Backend>, Refusal> {

@@ -10,6 +10,7 @@ use crate::request::codec::Rejected;
 use crate::request::decision::Plan;
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::UNREACHABLE;
+use crate::request::mirror::copy::Tee;
 use crate::request::retry::{Answer, Judge, Wait};
 use crate::request::timeouts::Progress;
 use leno_http1::edit::{self, Edit, Persistence};
@@ -37,6 +38,8 @@ pub struct Outgoing<'a> {
     pub drain: &'a Drain,
     /// Whether another endpoint can be tried if the other proxy reports a missing application.
     pub elsewhere: bool,
+    /// What passes of the body after the first bytes is copied here.
+    pub tee: Option<&'a mut Tee>,
 }
 
 /// How an exchange ended.
@@ -190,7 +193,12 @@ impl<'a> Exchange<'a> {
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         if self.up == Up::Sending {
             match self.poll_up(context) {
-                Poll::Ready(Ok(up)) => self.up = up,
+                Poll::Ready(Ok(up)) => {
+                    self.up = up;
+                    if let (Up::Done, Some(tee)) = (up, &mut self.outgoing.tee) {
+                        tee.is_whole = true;
+                    }
+                }
                 Poll::Ready(Err(failure)) => return Poll::Ready(Outcome::Failed(failure)),
                 Poll::Pending => {}
             }
@@ -301,6 +309,9 @@ impl<'a> Exchange<'a> {
                         reread.is_ok_and(|again| again.taken == count),
                         "a prefix reads as before"
                     );
+                }
+                if let Some(tee) = &mut self.outgoing.tee {
+                    tee.push(&self.ahead.filled()[..count]);
                 }
                 self.ahead.consume(count);
                 self.request_bytes += count as u64;

@@ -12,6 +12,7 @@ use crate::request::deadline;
 use crate::request::decision::{self, Plan};
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::LocalReply;
+use crate::request::mirror::copy::{self, Copy, NotCopied, Tee};
 use crate::request::record::{Description, RequestRecord};
 use crate::request::view::View;
 use crate::thread::ThreadContext;
@@ -38,6 +39,8 @@ pub struct Http1Request<'a> {
     first_bytes: u64,
     /// Where the time that is left stands in `parts.onward`, and how many bytes it has.
     deadline_line: (usize, usize),
+    /// For mirrors, what passes of the rest of the body.
+    tee: Option<Box<Tee>>,
     /// The client's connection may stay, as far as the request says.
     keep_alive: bool,
     next: Next,
@@ -84,6 +87,7 @@ impl<'a> Http1Request<'a> {
             body: None,
             first_bytes: 0,
             deadline_line,
+            tee: None,
             keep_alive,
             next,
         }
@@ -93,14 +97,6 @@ impl<'a> Http1Request<'a> {
     #[must_use]
     pub fn next(self) -> Next {
         self.next
-    }
-
-    /// The whole request was read, and none of the next.
-    fn is_whole(&self) -> bool {
-        match &self.body {
-            Some(body) => body.is_complete(),
-            None => self.parts.request.framing() == BodyFraming::None,
-        }
     }
 
     /// Gives the next proxy the time that is left, in the place of what an attempt before this one has given.
@@ -249,6 +245,7 @@ impl Codec for Http1Request<'_> {
             keep_alive: self.keep_alive,
             drain: &self.thread.drain,
             elsewhere: attempt.may.move_on,
+            tee: self.tee.as_deref_mut(),
         };
         let mut running = Exchange::new(
             (&mut *self.client, &mut *upstream),
@@ -319,6 +316,37 @@ impl Codec for Http1Request<'_> {
             }
         };
         self.failed(failure, attempt)
+    }
+
+    /// The whole request was read, and none of the next.
+    fn is_whole(&self) -> bool {
+        match &self.body {
+            Some(body) => body.is_complete(),
+            None => self.parts.request.framing() == BodyFraming::None,
+        }
+    }
+
+    fn keep_copy(&mut self) {
+        self.tee = Some(Box::default());
+    }
+
+    fn copy(&self) -> Result<Copy, NotCopied> {
+        let head = &self.parts.request;
+        if head.upgrade().is_some() || head.is_connect() {
+            return Err(NotCopied::Tunnel);
+        }
+        let rest = match &self.tee {
+            None => &[],
+            Some(tee) => tee.whole()?,
+        };
+        if self.first_bytes + rest.len() as u64 > copy::BODY_BYTES_MAX as u64 {
+            return Err(NotCopied::TooLarge);
+        }
+        let (at, length) = self.deadline_line;
+        let (head_lines, from_deadline) = self.parts.onward.split_at(at);
+        let mark = format!("{}: {}\r\n", copy::HEADER, copy::HEADER_VALUE);
+        let bytes = [head_lines, mark.as_bytes(), &from_deadline[length..], rest].concat();
+        Ok(Copy::Http1(bytes.into(), head.exchange(false)))
     }
 
     fn rewind(&mut self) -> bool {

@@ -1,5 +1,6 @@
 //! One direction of a stream's body: data under the flow control of both sides, then trailers.
 
+use crate::request::mirror::copy::NotCopied;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
@@ -16,6 +17,8 @@ pub struct Body {
     /// What was sent, for another attempt; `None` when it was too much or is no longer wanted.
     sent: Option<Vec<Bytes>>,
     replay_bytes_max: u64,
+    /// It is remembered up to this size, though it is not sent again beyond `replay_bytes_max`.
+    copied_bytes_max: u64,
     stage: Stage,
     /// What the head of a response says of its length.
     announced: Option<u64>,
@@ -52,6 +55,7 @@ impl Body {
             again: VecDeque::new(),
             sent: None,
             replay_bytes_max: 0,
+            copied_bytes_max: 0,
             stage,
             announced: None,
             bytes: 0,
@@ -80,24 +84,45 @@ impl Body {
         self.replay_bytes_max = bytes_max;
     }
 
-    /// Whether everything that was sent is still at hand.
+    /// Remembers it up to so many bytes, so that a mirror can have a copy.
+    pub fn copied(&mut self, bytes_max: u64) {
+        self.copied_bytes_max = bytes_max;
+    }
+
+    /// Whether everything that was sent is still at hand, and may be sent again.
     #[must_use]
     pub fn can_rewind(&self) -> bool {
-        self.sent.is_some()
+        self.sent.is_some() && self.bytes <= self.replay_bytes_max
     }
 
     /// The same body from its beginning, where that is still at hand.
     pub fn rewind(&mut self) -> bool {
+        if !self.can_rewind() {
+            return false;
+        }
         let Some(sent) = self.sent.replace(Vec::new()) else { return false };
-        self.again = sent.into();
+        let unsent = std::mem::replace(&mut self.again, sent.into());
         if !self.chunk.is_empty() {
             self.again.push_back(std::mem::take(&mut self.chunk));
         }
+        // An attempt after the first may have stopped before all of these were sent again.
+        self.again.extend(unsent);
         if self.bytes > 0 || self.trailers.is_some() {
             self.stage = Stage::Data;
         }
         self.bytes = 0;
         true
+    }
+
+    /// All of it, as it was sent on.
+    ///
+    /// # Errors
+    /// It was not sent to its end, or is too large.
+    pub fn copy(&self) -> Result<Vec<Bytes>, NotCopied> {
+        if !self.is_done() {
+            return Err(NotCopied::Incomplete);
+        }
+        self.sent.clone().ok_or(NotCopied::TooLarge)
     }
 
     /// Whether all of it was sent on.
@@ -180,7 +205,8 @@ impl Body {
 
     fn remember(&mut self, part: &Bytes) {
         if let Some(sent) = &mut self.sent {
-            if self.bytes + part.len() as u64 > self.replay_bytes_max {
+            let kept_bytes_max = self.replay_bytes_max.max(self.copied_bytes_max);
+            if self.bytes + part.len() as u64 > kept_bytes_max {
                 self.sent = None;
             } else {
                 sent.push(part.clone());

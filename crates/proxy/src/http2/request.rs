@@ -16,6 +16,7 @@ use crate::request::decision::{self, Plan};
 use crate::request::engine;
 use crate::request::filters::headers;
 use crate::request::local_reply::{LocalReply, UNREACHABLE};
+use crate::request::mirror::copy::{self, Copy, Http2Copy, NotCopied};
 use crate::request::record::{Description, RequestRecord};
 use crate::request::retry::{Answer, Wait};
 use crate::request::side::Side;
@@ -26,7 +27,7 @@ use crate::upstream::Peer;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -189,6 +190,25 @@ impl Codec for Http2Request {
                 Outcome::Broken(self.broken(stopped, &attempt.plan.attempts, record))
             }
         }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.ended
+    }
+
+    fn keep_copy(&mut self) {
+        self.up.copied(copy::BODY_BYTES_MAX as u64);
+    }
+
+    fn copy(&self) -> Result<Copy, NotCopied> {
+        if self.parts.method == Method::CONNECT {
+            return Err(NotCopied::Tunnel);
+        }
+        let (mut head, body) = (self.parts.clone(), self.up.copy()?);
+        let mark = HeaderValue::from_static(copy::HEADER_VALUE);
+        head.headers.insert(HeaderName::from_static(copy::HEADER), mark);
+        let trailers = self.up.trailers.clone();
+        Ok(Copy::Http2(Box::new(Http2Copy { head, body, trailers })))
     }
 
     fn rewind(&mut self) -> bool {

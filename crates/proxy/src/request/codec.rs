@@ -7,6 +7,7 @@ use crate::request::attempts::May;
 use crate::request::deadline;
 use crate::request::decision::Plan;
 use crate::request::local_reply::LocalReply;
+use crate::request::mirror::copy::{Copy, NotCopied};
 use crate::request::record::{Description, RequestRecord};
 use crate::request::retry::{Answer, Judge};
 use crate::request::timeouts::Stop;
@@ -46,6 +47,15 @@ pub trait Codec {
     ) -> Outcome;
     /// Goes back to the beginning of the request's body, where that is still at hand.
     fn rewind(&mut self) -> bool;
+    /// Whether all of it came with its head.
+    fn is_whole(&self) -> bool;
+    /// Keeps what passes of the body from now on, so that [`Codec::copy`] has it.
+    fn keep_copy(&mut self);
+    /// A copy of the request as it goes on, without what is for one attempt alone.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn copy(&self) -> Result<Copy, NotCopied>;
     /// Status and gRPC status that a reply has for this client.
     fn shown(&self, reply: &LocalReply) -> (u16, Option<u16>);
     /// Answers the client; `close` where its connection cannot be used again.

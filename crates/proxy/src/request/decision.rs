@@ -11,7 +11,7 @@ use crate::telemetry::trace::context::TraceContext;
 use leno_model::breaker::Accrual;
 use leno_model::name::Resource;
 use leno_model::retry::Retry;
-use leno_model::route::{Filter, HeaderChange, OutboundPolicy, RequestView as _, Timeouts};
+use leno_model::route::{Filter, HeaderChange, Mirror, OutboundPolicy, RequestView as _, Timeouts};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -77,6 +77,12 @@ impl Plan {
         headers::of_response(self.filters()).chain(own)
     }
 
+    /// Mirrors that get a copy of the request.
+    #[must_use]
+    pub fn mirrors(&self) -> &[Arc<Mirror>] {
+        self.changes.as_ref().map_or(&[], |changes| &changes.mirrors)
+    }
+
     /// Where the request goes on to, if a filter changes that.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
@@ -124,12 +130,16 @@ impl Plan {
     }
 }
 
-/// Decides about a request of our application; `random` is from 0 to 1.
+/// Decides about a request of our application; `draw` returns random numbers from 0 to 1.
 #[must_use]
-pub fn outbound(policy: &Arc<OutboundPolicy>, request: &View<'_>, random: f64) -> Decision {
-    match route::choose(policy, request, random) {
+pub fn outbound(
+    policy: &Arc<OutboundPolicy>,
+    request: &View<'_>,
+    mut draw: impl FnMut() -> f64,
+) -> Decision {
+    match route::choose(policy, request, draw()) {
         Ok(choice) => Decision::Forward(Plan {
-            changes: filters::changes(choice.filters(), request, choice.prefix_bytes()),
+            changes: filters::changes(choice.filters(), request, choice.prefix_bytes(), draw),
             attempts: attempts(&choice, request),
             route: Some(choice),
             admitted_by: None,

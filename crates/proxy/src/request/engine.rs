@@ -10,6 +10,7 @@ use crate::request::codec::{Attempt, Broken, Codec, Outcome, Place, Rejected};
 use crate::request::deadline;
 use crate::request::decision::{Decision, Plan};
 use crate::request::local_reply::LocalReply;
+use crate::request::mirror;
 use crate::request::record::{Observed, RequestRecord};
 use crate::request::retry::{Denied, Judge};
 use crate::request::side::Side;
@@ -96,7 +97,7 @@ fn observe<C: Codec>(thread: &ThreadContext, request: &C) -> Box<Observed> {
     Box::new(Observed::new(request.describe(), incoming, span))
 }
 
-/// Tries until an attempt is complete, or none may follow.
+/// Sends the request to an endpoint of its backend, and copies of it to mirrors.
 async fn forward<S: Side, C: Codec>(
     thread: &Rc<ThreadContext>,
     side: &S,
@@ -117,18 +118,34 @@ async fn forward<S: Side, C: Codec>(
         return End::Answer(reply);
     }
     pool.budget.request(record.begun);
+    let copying = mirror::begin(thread, side, request, plan);
+    let end = try_endpoints(thread, side, request, (plan, &pool, clock), record).await;
+    if let Some(copying) = copying {
+        mirror::end(thread, side, request, plan, copying);
+    }
+    end
+}
+
+/// Tries until an attempt is complete, or none may follow.
+async fn try_endpoints<S: Side, C: Codec>(
+    thread: &Rc<ThreadContext>,
+    side: &S,
+    request: &mut C,
+    (plan, pool, mut clock): (&Plan, &Backend, Option<Box<Clock>>),
+    record: &mut RequestRecord,
+) -> End {
     let direction = side.direction();
-    let course = Course { thread, direction, plan, pool: &pool };
+    let course = Course { thread, direction, plan, pool };
     let mut attempts = Attempts::new(plan.attempts);
     loop {
         let begins = attempts.next_begins(record.begun);
         let fresh_only = attempts.fresh_only();
-        let place = Place { thread, direction, pool: &pool, fresh_only };
+        let place = Place { thread, direction, pool, fresh_only };
         let connect = async |slot: &Rc<Slot<Peer>>| request.acquire(place, slot).await;
         record.acquires();
         let bounds = (attempts.failed(), plan.attempts.connects_max);
         let acquired = {
-            let acquiring = pin!(attempts::acquire(thread, &pool, bounds, begins, connect));
+            let acquiring = pin!(attempts::acquire(thread, pool, bounds, begins, connect));
             timeouts::within(&mut clock, acquiring).await
         };
         let judge = course.judge(attempts.retries(), clock.as_deref());
@@ -154,7 +171,7 @@ async fn forward<S: Side, C: Codec>(
             plan,
             slot: &slot,
             outstanding: slot.start(started),
-            may: attempts.may(&pool, &slot, acquired.reused),
+            may: attempts.may(pool, &slot, acquired.reused),
             judge,
             stop: Stop { open, clock: clock.as_deref_mut() },
             upstream: Some(acquired.upstream),

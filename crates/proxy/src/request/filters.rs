@@ -14,8 +14,9 @@ pub mod rewrite;
 
 use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
-use leno_model::route::{Filter, HeaderChange};
+use leno_model::route::{Filter, HeaderChange, Mirror};
 use rewrite::Target;
+use std::sync::Arc;
 
 /// The reply of the first filter that answers the request itself; `prefix_bytes` of the path were matched as a prefix.
 #[must_use]
@@ -29,25 +30,31 @@ pub fn answer(
         Filter::Redirect(to) => Some(redirect::reply(to, view, prefix_bytes)),
         Filter::Fail(failure) => failure::reply(failure, random),
         Filter::Cors(cors) => cors::reply(cors, view),
-        Filter::RequestHeaders(_) | Filter::ResponseHeaders(_) | Filter::Rewrite(_) => None,
+        Filter::RequestHeaders(_)
+        | Filter::ResponseHeaders(_)
+        | Filter::Rewrite(_)
+        | Filter::Mirror(_) => None,
     })
 }
 
 /// What filters change in one request, as far as it depends on the request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// Where it goes on to.
     pub target: Target,
     /// Headers of its response.
     pub response: HeaderChange,
+    /// Mirrors that get a copy of it.
+    pub mirrors: Vec<Arc<Mirror>>,
 }
 
-/// The changes of these filters; `None` where no filter looks at the request.
+/// The changes of these filters; `None` where no filter looks at the request. `draw` returns random numbers from 0 to 1.
 #[must_use]
 pub fn changes<'a>(
     filters: impl Iterator<Item = &'a Filter>,
     view: &View<'_>,
     prefix_bytes: usize,
+    mut draw: impl FnMut() -> f64,
 ) -> Option<Box<Changes>> {
     let mut changes: Option<Box<Changes>> = None;
     for filter in filters {
@@ -59,6 +66,9 @@ pub fn changes<'a>(
             Filter::Cors(cors) => {
                 let response = &mut changes.get_or_insert_default().response;
                 cors::change_response(cors, view, response);
+            }
+            Filter::Mirror(mirror) if mirror.takes(draw()) => {
+                changes.get_or_insert_default().mirrors.push(mirror.clone());
             }
             _ => {}
         }

@@ -5,11 +5,14 @@ use crate::balance::Slot;
 use crate::refusal::Refusal;
 use crate::request::decision::{Decision, Plan};
 use crate::request::local_reply::LocalReply;
+use crate::request::mirror::copy::Copy;
 use crate::request::view::View;
 use crate::telemetry::{Direction, HttpSeries};
 use crate::upstream::{Backend, Peer};
 use leno_model::name::Resource;
+use leno_model::route::Mirror;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// One client's connection, as the requests on it see it.
 #[expect(
@@ -31,6 +34,8 @@ pub trait Side {
     fn unreached(&self, refusal: Refusal) -> LocalReply;
     /// An endpoint lost our connection before it answered: why, if nothing listens there any more.
     async fn gone(&self, slot: &Slot<Peer>) -> Option<Refusal>;
+    /// Sends a copy of a request to a mirror, beside it. Only requests of our application have mirrors.
+    fn mirror(&self, _mirror: &Arc<Mirror>, _copy: Copy) {}
     /// A request, or the tunnel that it has become, is open from now on: what ends it when the policy of the port changes.
     fn open<'a>(&'a self, admitted_by: Option<&'a Resource>) -> Option<OpenGuard<'a>>;
 }

@@ -54,6 +54,11 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
         "Outbound requests that the proxy answered itself, without an endpoint, by reason.",
     ),
     (
+        "outbound_http_mirror_copies_total",
+        "counter",
+        "Copies of requests for mirrors, by result. No other counter has them.",
+    ),
+    (
         "outbound_http_route_retry_limit_exceeded_total",
         "counter",
         "Failed requests that were not sent again because the route's number of retries was reached.",

@@ -228,6 +228,11 @@ impl Recorder {
         series
     }
 
+    /// A copy of a request was sent to a mirror, or was not; `result` is a word of ours.
+    pub fn mirrored(&self, result: &'static str) {
+        self.word("outbound_http_mirror_copies_total", Direction::Outbound, result).add(1);
+    }
+
     /// The protocol of a connection was looked for, for so long; `timed_out` where the client sent nothing in time.
     pub fn detected(&self, direction: Direction, latency: Duration, timed_out: bool) {
         let mut detect = self.detect.borrow_mut();
@@ -303,6 +308,7 @@ impl Recorder {
                 | "outbound_http_errors_total",
                 error,
             ) => format!("error=\"{error}\""),
+            ("outbound_http_mirror_copies_total", result) => format!("result=\"{result}\""),
             (_, reason) => format!("{},reason=\"{reason}\"", direction_label(direction)),
         };
         let mut families = lock(&self.registry.families);

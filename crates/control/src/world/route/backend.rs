@@ -31,16 +31,7 @@ impl<T> Compiler<'_, T> {
             let field = format!("{field}.backendRefs[{number}]");
             let weight = u32::try_from(backend.weight.unwrap_or(1)).unwrap_or(0);
             let filters = self.filters(&format!("{field}.filters"), backend.filters.clone());
-            let found = self.backend(&field, backend);
-            if let Err(short) = found {
-                let reason = match short {
-                    NOT_A_SERVICE => "InvalidKind",
-                    NOT_GRANTED => "RefNotPermitted",
-                    _ => "BackendNotFound",
-                };
-                let why = self.reported();
-                self.findings.unresolved.get_or_insert((reason, why));
-            }
+            let found = self.resolved(&field, backend, "its share of requests fails");
             if weight == 0 {
                 continue;
             }
@@ -82,12 +73,36 @@ impl<T> Compiler<'_, T> {
         }
     }
 
-    fn backend(&mut self, field: &str, backend: &BackendRef<'_>) -> Result<Backend, &'static str> {
+    /// The backend. Where there is none, the author reads why, and what follows.
+    pub(super) fn resolved(
+        &mut self,
+        field: &str,
+        backend: &BackendRef<'_>,
+        consequence: &str,
+    ) -> Result<Backend, &'static str> {
+        let found = self.backend(field, backend, consequence);
+        if let Err(short) = found {
+            let reason = match short {
+                NOT_A_SERVICE => "InvalidKind",
+                NOT_GRANTED => "RefNotPermitted",
+                _ => "BackendNotFound",
+            };
+            let why = self.reported();
+            self.findings.unresolved.get_or_insert((reason, why));
+        }
+        found
+    }
+
+    fn backend(
+        &mut self,
+        field: &str,
+        backend: &BackendRef<'_>,
+        consequence: &str,
+    ) -> Result<Backend, &'static str> {
         let mut wrong = |part: &str, message: String, short: &'static str| {
-            self.problems.push(self.route.problem(
-                format!("{field}{part}"),
-                format!("{message}; its share of requests fails"),
-            ));
+            self.problems.push(
+                self.route.problem(format!("{field}{part}"), format!("{message}; {consequence}")),
+            );
             Err(short)
         };
         let is_service = matches!(backend.group, None | Some("" | "core"))

@@ -6,8 +6,27 @@ use leno_model::cors::{Cors, OriginMatch};
 use leno_model::route::{Filter, HeaderChange, Redirect, Rewrite};
 use std::sync::Arc;
 
-/// A filter, or why it cannot be served.
-pub(super) type Wish = Result<Filter, String>;
+/// What an author asks for, or why it cannot be served.
+pub(super) type Wish = Result<Wished, String>;
+
+/// A filter, or the reference of one that is not resolved yet.
+#[derive(Clone, Debug)]
+pub(super) enum Wished {
+    Filter(Filter),
+    Mirror(MirrorWish),
+}
+
+/// A mirror whose backend is not resolved yet.
+#[derive(Clone, Debug)]
+pub(super) struct MirrorWish {
+    pub(super) group: Option<String>,
+    pub(super) kind: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    pub(super) port: Option<i32>,
+    pub(super) numerator: u32,
+    pub(super) denominator: u32,
+}
 
 /// The header edits of one modifier; the four published types differ only in name.
 macro_rules! header_change {
@@ -78,12 +97,33 @@ macro_rules! cors {
     }};
 }
 
+macro_rules! mirror {
+    ($mirror:expr) => {{
+        let mirror = $mirror;
+        let fraction = mirror.fraction.as_ref().map(|share| (share.numerator, share.denominator));
+        checked_share(mirror.percent, fraction).map(|(numerator, denominator)| MirrorWish {
+            group: mirror.backend_ref.group.clone(),
+            kind: mirror.backend_ref.kind.clone(),
+            namespace: mirror.backend_ref.namespace.clone(),
+            name: mirror.backend_ref.name.clone(),
+            port: mirror.backend_ref.port,
+            numerator,
+            denominator,
+        })
+    }};
+}
+
 macro_rules! wish {
     ($name:ident, $filter:ty, $type:ty $(, $redirect:ident, $rewrite:ident, $cors:ident)?) => {
         pub(super) fn $name(filter: &$filter) -> Wish {
             type Type = $type;
             let missing = |field: &str| format!("{field} is missing");
-            match &filter.r#type {
+            let wished = match &filter.r#type {
+                Type::RequestMirror => {
+                    let mirror = filter.request_mirror.as_ref();
+                    let mirror = mirror.ok_or_else(|| missing("requestMirror"))?;
+                    return mirror!(mirror).map(Wished::Mirror);
+                }
                 Type::RequestHeaderModifier => filter
                     .request_header_modifier
                     .as_ref()
@@ -115,7 +155,8 @@ macro_rules! wish {
                     .and_then(|cors| cors!(cors))
                     .map(|cors| Filter::Cors(Arc::new(cors))),)?
                 other => Err(format!("the filter {other:?} is not supported")),
-            }
+            };
+            wished.map(Wished::Filter)
         }
     };
 }
@@ -245,4 +286,23 @@ fn checked_cors(
 fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// Which share of requests is meant.
+fn checked_share(
+    percent: Option<i32>,
+    fraction: Option<(i32, Option<i32>)>,
+) -> Result<(u32, u32), String> {
+    let (numerator, denominator) = match (percent, fraction) {
+        (None, None) => (100, 100),
+        (Some(_), Some(_)) => {
+            return Err("requestMirror: percent and fraction exclude each other".to_owned());
+        }
+        (Some(percent), None) => (percent, 100),
+        (None, Some((numerator, denominator))) => (numerator, denominator.unwrap_or(100)),
+    };
+    match (u32::try_from(numerator), u32::try_from(denominator)) {
+        (Ok(of), Ok(all)) if all > 0 && of <= all => Ok((of, all)),
+        _ => Err(format!("requestMirror: {numerator} of {denominator} is not a share of requests")),
+    }
 }

@@ -1,15 +1,17 @@
 //! One rule: what of it is served, and what fails in the place of what is not.
 
 use super::super::outbound::as_http;
-use super::filter::Wish;
+use super::BackendRef;
+use super::filter::{MirrorWish, Wish, Wished};
 use super::{Compiled, Compiler, Rule, fail};
 use leno_api::WireError;
 use leno_model::limit::MATCHES_MAX;
 use leno_model::pattern::Patterns;
 use leno_model::route::{
-    Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, PathMatch,
-    RequestMatch, Timeouts,
+    Distribution, Filter, HttpRoutes, HttpRule, Mirror, OutboundPolicy, OutboundProtocol,
+    PathMatch, RequestMatch, Timeouts,
 };
+use std::sync::Arc;
 
 /// The reply to a request whose rule is not fully supported.
 const CANNOT_BE_SERVED: &str = "the route has an unsupported filter or field";
@@ -131,15 +133,38 @@ impl<T> Compiler<'_, T> {
         told(route, self.patterns)
     }
 
+    /// The mirror; `None` where it is reported as not there. The caller's requests do not need it.
+    fn mirror(&mut self, field: &str, wish: &MirrorWish) -> Option<Filter> {
+        let reference = BackendRef {
+            group: wish.group.as_deref(),
+            kind: wish.kind.as_deref(),
+            namespace: wish.namespace.as_deref(),
+            name: &wish.name,
+            port: wish.port,
+            weight: None,
+            filters: Vec::new(),
+        };
+        let field = format!("{field}.requestMirror.backendRef");
+        let backend = self.resolved(&field, &reference, "requests are not mirrored").ok()?;
+        let MirrorWish { numerator, denominator, .. } = *wish;
+        Some(Filter::Mirror(Arc::new(Mirror { backend, numerator, denominator })))
+    }
+
     /// The filters, `None` where one of them cannot be served.
     pub(super) fn filters(&mut self, field: &str, wishes: Vec<Wish>) -> Option<Vec<Filter>> {
         let mut filters = Some(Vec::new());
         for (number, wish) in wishes.into_iter().enumerate() {
             let wrong = self.route.object.wrong(&format!("{field}[{number}]"));
             match wrong.map_or(wish, |message| Err(message.to_owned())) {
-                Ok(filter) => {
+                Ok(Wished::Filter(filter)) => {
                     if let Some(filters) = &mut filters {
                         filters.push(filter);
+                    }
+                }
+                Ok(Wished::Mirror(wish)) => {
+                    let mirror = self.mirror(&format!("{field}[{number}]"), &wish);
+                    if let (Some(filters), Some(mirror)) = (&mut filters, mirror) {
+                        filters.push(mirror);
                     }
                 }
                 Err(message) => {

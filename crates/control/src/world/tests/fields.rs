@@ -45,9 +45,9 @@ const OF_FILTER: &[(&str, Becomes, &[&str])] = &[
     ("responseHeaderModifier.add", Served, &["name", "value"]),
     ("responseHeaderModifier.set", Served, &["name", "value"]),
     ("responseHeaderModifier.remove", Served, &[]),
-    ("requestMirror.backendRef", Refused, &["group", "kind", "name", "namespace", "port"]),
-    ("requestMirror.fraction", Refused, &["denominator", "numerator"]),
-    ("requestMirror.percent", Refused, &[]),
+    ("requestMirror.backendRef", Served, &["group", "kind", "name", "namespace", "port"]),
+    ("requestMirror.fraction", Served, &["denominator", "numerator"]),
+    ("requestMirror.percent", Served, &[]),
 ];
 const OF_HTTP_FILTER: &[(&str, Becomes, &[&str])] = &[
     ("requestRedirect", Served, &["hostname", "port", "scheme", "statusCode"]),
@@ -132,8 +132,7 @@ fn every_field_of_the_gateway_api_has_a_row() {
 #[test]
 fn what_is_refused_fails_and_is_told() {
     let extension = "ExtensionRef, extensionRef: {group: example.com, kind: Unknown, name: x}";
-    let mirror = "RequestMirror, requestMirror: {backendRef: {name: v2, port: 80}}";
-    let filters = [("ExtensionRef", extension), ("RequestMirror", mirror)];
+    let filters = [("ExtensionRef", extension)];
     // gRPC as HTTP/2 carries it.
     for (kind, status) in [("HTTPRoute", 500), ("GRPCRoute", 503)] {
         let check = |rule: &str, problem: &str, rules: &str| {
@@ -158,8 +157,6 @@ fn what_is_refused_fails_and_is_told() {
     }
     let refused = known(&[OF_ROUTE, OF_HTTP], &[OF_FILTER, OF_HTTP_FILTER]);
     let refused = refused.into_iter().filter(|(_, becomes)| *becomes == Refused);
-    let has_a_case = |field: String| {
-        field.contains("filters.extensionRef.") || field.contains("filters.requestMirror.")
-    };
+    let has_a_case = |field: String| field.contains("filters.extensionRef.");
     assert!(refused.map(|(field, _)| field).all(has_a_case));
 }

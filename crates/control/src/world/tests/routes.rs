@@ -58,7 +58,7 @@ fn filters_and_what_is_not_supported() {
     check(
         "{backendRefs: [{name: v1, port: 80, filters: [{type: RequestMirror}]}, {name: v2, port: 80}]}",
         &["r:  -> 1*broken fail 500 + 1*v2.a:80"],
-        &["HTTPRoute a/r: spec.rules[0].backendRefs[0].filters[0]: the filter RequestMirror"],
+        &["HTTPRoute a/r: spec.rules[0].backendRefs[0].filters[0]: requestMirror is missing"],
     );
 }
 
@@ -117,6 +117,48 @@ fn rewrites() {
     wrong(
         "path: {type: ReplaceFullPath, replaceFullPath: '/a?b'}",
         ".path: \"/a?b\" has the character '?'",
+    );
+}
+
+#[test]
+fn mirrors() {
+    let mirror = |parts: &str| {
+        format!(
+            "{{type: RequestMirror, requestMirror: {{backendRef: {{name: v2, port: 80}}{parts}}}}}"
+        )
+    };
+    let all = [
+        mirror(""),
+        mirror(", percent: 7"),
+        mirror(", fraction: {numerator: 1, denominator: 1000}"),
+    ];
+    check_filters(
+        "{path: {value: /x}}",
+        &all.join(", "),
+        "r: /x -> mirror 100/100 v2.a:80 mirror 7/100 v2.a:80 mirror 1/1000 v2.a:80 v1.a:80",
+        &[],
+    );
+    let wrong = |parts: &str, problem: &str| {
+        let problem = format!("HTTPRoute a/r: spec.rules[0].filters[0]: requestMirror: {problem}");
+        check_filters(
+            "{path: {value: /x}}",
+            &mirror(parts),
+            "r: /x -> fail 500 nowhere",
+            &[&problem],
+        );
+    };
+    wrong(", percent: 7, fraction: {numerator: 1}", "percent and fraction exclude each other");
+    wrong(", percent: 101", "101 of 100 is not a share of requests");
+    wrong(", percent: -1", "-1 of 100 is not a share of requests");
+    wrong(", fraction: {numerator: 0, denominator: 0}", "0 of 0 is not a share of requests");
+    // A mirror that is not there takes nothing from the caller.
+    check_filters(
+        "{path: {value: /x}}",
+        &mirror("").replace("v2", "nobody"),
+        "r: /x -> v1.a:80",
+        &[
+            "HTTPRoute a/r: spec.rules[0].filters[0].requestMirror.backendRef.name: Service a/nobody does not exist; requests are not mirrored",
+        ],
     );
 }
 

@@ -175,6 +175,7 @@ fn what_is_counted_by_words() {
     recorder.request_refused(Direction::Inbound, Ending::PolicyDenied, None);
     recorder.retried(Direction::Outbound, "connection_died");
     recorder.retry_denied(Direction::Outbound, "budget");
+    recorder.mirrored("answered");
     recorder.detected(Direction::Inbound, Duration::from_millis(20), true);
     recorder.authz(Transport::Http, true, &authz()).add(3);
     recorder.authz(Transport::Http, false, &authz()).add(1);
@@ -211,6 +212,7 @@ fn what_is_counted_by_words() {
     assert_eq!(samples[r#"inbound_http_errors_total{error="policy_denied"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_timeouts_total{direction="inbound"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_latency_ms_count{direction="inbound"}"#], 1.0);
+    assert_eq!(samples[r#"outbound_http_mirror_copies_total{result="answered"}"#], 1.0);
     assert_eq!(samples["access_log_dropped_total"], 5.0);
     let ejected = samples
         .iter()
