@@ -18,7 +18,7 @@ const ECHO: &str = "registry.k8s.io/gateway-api/echo-advanced:v1.5.1";
 /// Beyond the core, of what the suite knows: what routes of Leno do.
 const FEATURES: &str = "Mesh,HTTPRouteResponseHeaderModification,HTTPRouteParentRefPort,HTTPRoute303RedirectStatusCode,HTTPRoute307RedirectStatusCode,\
     HTTPRoute308RedirectStatusCode,MeshConsumerRoute,MeshClusterIPMatching,MeshHTTPRouteQueryParamMatching,MeshHTTPRouteNamedRouteRule,\
-    MeshHTTPRouteRedirectPath,MeshHTTPRouteRedirectPort,MeshHTTPRouteSchemeRedirect,\
+    MeshHTTPRouteRedirectPath,MeshHTTPRouteRedirectPort,MeshHTTPRouteSchemeRedirect,MeshHTTPRouteRewritePath,\
     MeshHTTPRouteBackendRequestHeaderModification,GRPCRoute,HTTPRoute";
 const MODULE: &str = "tests/conformance";
 const ECHO_MODULE: &str = "tests/conformance/echo";
