@@ -1,4 +1,4 @@
-//! `cargo xtask images`: one static program to an image, as archives that need no container engine to be made.
+//! `cargo xtask images`: one static program to an image (two in that of benchmarks), as archives that need no container engine to be made.
 //!
 //! An archive is an OCI layout with Docker's own list beside it, so `ctr images import`, `docker load` and `skopeo copy oci-archive:…` take the
 //! same file. There is no shell, no package and no library in an image: only the program, its user and its labels. `deploy/Dockerfile` is
@@ -34,7 +34,7 @@ struct Recipe {
     also: &'static [&'static str],
 }
 
-const RECIPES: [Recipe; 3] = [
+const RECIPES: [Recipe; 4] = [
     Recipe {
         name: "leno-proxy",
         description: "The data plane of the service mesh Leno",
@@ -60,6 +60,15 @@ const RECIPES: [Recipe; 3] = [
         user: 65532,
         // As the examples name it.
         also: &["docker.io/leno/worker:dev"],
+    },
+    Recipe {
+        name: "leno-bench",
+        description: "Load generator and application of Leno's benchmark on a cluster",
+        packages: &["leno-cli", "leno-testapp"],
+        // Both roles are pods of one image, so that a node fetches it once.
+        programs: &[("leno-worker", "usr/local/bin/leno-worker"), ("leno", "usr/local/bin/leno")],
+        user: 65532,
+        also: &[],
     },
 ];
 
