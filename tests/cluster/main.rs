@@ -7,6 +7,7 @@
 //! [`ground`] is what the tests stand on: `kubectl`, workers as manifests, a steady load, the metrics of proxies.
 
 mod access;
+mod bench;
 mod check;
 mod churn;
 mod commands;

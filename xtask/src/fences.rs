@@ -82,7 +82,10 @@ const FLOORS: [(&str, &[&str]); 20] = [
     ("leno-install", &["leno-model", "leno-text", "leno-manifest", "leno-inject", "leno-tls"]),
     ("leno-up", &["leno-manifest", "leno-inject", "leno-runtime"]),
     ("leno-load", &["leno-runtime"]),
-    ("leno-bench", &["leno-load", "leno-manifest", "leno-up", "leno-tls", "leno-runtime"]),
+    (
+        "leno-bench",
+        &["leno-load", "leno-manifest", "leno-kube", "leno-up", "leno-tls", "leno-runtime"],
+    ),
     (
         "leno-cli",
         &[

@@ -1,13 +1,14 @@
 //! `leno bench run`: a scenario from its file to its result.
 //!
-//! [`plan`] says what will be done (pure), `fit` whether it can be; `campaign` does it, `repetition` by `repetition`, with `generator`s inside of
-//! the clients' pods; `validity` and `judge` say what it is worth (pure); `say` tells people. Not here: what a scenario is
-//! ([`crate::scenario`]), how a topology runs ([`crate::mesh`]), what figures mean together ([`crate::statistics`]).
+//! [`plan`] says what will be done (pure), `home` where (one machine or a cluster), `fit` whether the machine can; `campaign` does it,
+//! `repetition` by `repetition`, with `generator`s inside of the clients' pods; `validity` and `judge` say what it is worth (pure); `say` tells people. Not here: what a scenario is
+//! ([`crate::scenario`]), how a topology runs ([`crate::mesh`] on one machine, [`crate::cluster`]), what figures mean together ([`crate::statistics`]).
 
 mod bed;
 mod campaign;
 mod fit;
 mod generator;
+mod home;
 mod interrupt;
 mod judge;
 pub mod manifests;
@@ -15,19 +16,17 @@ mod place;
 pub mod plan;
 mod repetition;
 mod say;
+mod traversals;
 pub mod validity;
 
-use crate::measure::machine;
-use crate::mesh::{self, Choice};
+use crate::cluster;
 use crate::report;
 use crate::result::{Campaign, Manifest};
 use crate::scenario::topology::Topology;
 use crate::scenario::{self, Mistake, Scenario};
-use anyhow::{Context as _, bail};
-use aws_lc_rs::digest;
+use anyhow::Context as _;
+use home::Home;
 use interrupt::Interrupt;
-use leno_runtime::hex;
-use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,8 +36,10 @@ use std::process::ExitCode;
 pub struct Request {
     /// The file, or the name of a built-in one.
     pub scenario: PathBuf,
-    /// Meshes; those of the file otherwise.
-    pub meshes: Vec<Choice>,
+    /// Meshes as the command line has them; those of the file otherwise.
+    pub meshes: Option<String>,
+    /// The cluster to run on; this machine otherwise.
+    pub cluster: Option<cluster::Request>,
     /// Where the result goes; a new directory in `results` otherwise.
     pub out: Option<PathBuf>,
     /// Repetitions; those of the file otherwise.
@@ -68,42 +69,41 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
     let file = place::scenario(&request.scenario)?;
     let base = file.parent().unwrap_or(Path::new("."));
     let (scenario, text) = read(&file, base, request)?;
-    let (choices, lacking) = choices(request, &scenario, base)?;
-    let plan = plan::expand(&scenario, choices.len());
-    let impossible = fit::impossible(&scenario, &choices);
-    let impossible = lines(&scenario::placed(&file, &text, impossible));
+    let name = place::campaign_name(&scenario.id);
+    let (home, lacking) = Home::open(request, &scenario, base, &name)?;
+    let scenario = home.suited(scenario);
+    let plan = plan::expand(&scenario, home.names().len());
+    let impossible = lines(&scenario::placed(&file, &text, home.impossible(&scenario)));
     if request.dry_run {
-        print!("{}", say::plan(&scenario, &choices, &plan));
+        print!("{}{}", home.manifests(&scenario, base)?, say::plan(&scenario, &home, &plan));
         for why in lacking.iter().chain(&impossible) {
-            println!("this machine cannot run the scenario: {why}");
+            println!("{} cannot run the scenario: {why}", home.word());
         }
         return Ok(ExitCode::SUCCESS);
     }
-    anyhow::ensure!(Uid::effective().is_root(), "`leno bench run` needs root, as `leno up` does");
+    home.check_rights()?;
     anyhow::ensure!(impossible.is_empty(), "{}", impossible.join("\n"));
     let interrupt = Interrupt::watch()?;
-    let sha256 = digest::digest(&digest::SHA256, text.as_bytes());
-    let sha256 = hex::lower(sha256.as_ref());
     let manifest = Manifest {
         tool: request.version.clone(),
-        host: machine::describe(),
+        host: home.describe(),
         mesh: BTreeMap::new(),
         seed: scenario.repeat.seed,
         repro: place::again(&request.command),
     };
-    let campaign = campaign::begin(&scenario, &text, sha256, manifest);
+    let campaign = campaign::begin(&scenario, &text, name, manifest);
     let out = place::output(request.out.as_deref(), &campaign.campaign)?;
     eprintln!(
         "{}: {} repetitions, at most {}; results in {}",
         scenario.id,
         plan.steps.len(),
-        scenario::units::spoken(plan.expected(&scenario)),
+        scenario::units::spoken(plan.expected(&scenario, home.bed_start())),
         out.display()
     );
     let mut going = campaign::Going {
         scenario: &scenario,
         base,
-        choices: &choices,
+        home: &home,
         plan: &plan,
         out: &out,
         interrupt: &interrupt,
@@ -137,41 +137,6 @@ fn read(file: &Path, base: &Path, request: &Request) -> anyhow::Result<(Scenario
 
 fn lines(mistakes: &[Mistake]) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
-}
-
-/// The meshes of the command line, which must be there; or those of the file that this machine has. And what it lacks.
-fn choices(
-    request: &Request,
-    scenario: &Scenario,
-    base: &Path,
-) -> anyhow::Result<(Vec<Choice>, Vec<String>)> {
-    let (objects, _) = manifests::objects(base, &scenario.topology);
-    let lacks =
-        |choice: &Choice| mesh::missing(choice).or_else(|| fit::unfit(scenario, &objects, choice));
-    if !request.meshes.is_empty() {
-        let lacking: Vec<String> = request.meshes.iter().filter_map(lacks).collect();
-        if !lacking.is_empty() && !request.dry_run {
-            bail!("{}", lacking.join("\n"));
-        }
-        return Ok((request.meshes.clone(), lacking));
-    }
-    let named = scenario.meshes.iter().map(|name| name.parse::<Choice>());
-    let mut choices: Vec<Choice> = named.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
-    let mut lacking = Vec::new();
-    choices.retain(|choice| match lacks(choice) {
-        Some(why) => {
-            lacking.push(why);
-            request.dry_run
-        }
-        None => true,
-    });
-    if !request.dry_run {
-        lacking.iter().for_each(|why| eprintln!("left out: {why}"));
-    }
-    if choices.is_empty() {
-        bail!("this machine can run none of the scenario's meshes");
-    }
-    Ok((choices, lacking))
 }
 
 fn conclude(request: &Request, campaign: &Campaign, out: &Path) -> anyhow::Result<()> {

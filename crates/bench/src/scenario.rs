@@ -5,7 +5,7 @@
 pub mod known;
 pub mod load;
 pub mod phases;
-mod reader;
+pub(crate) mod reader;
 pub mod rules;
 pub mod timeline;
 mod together;

@@ -1,6 +1,6 @@
 //! Every file in `scenarios/` is understood, runs manifests that exist, and its small form is done in ten minutes.
 
-use leno_bench::run::plan::expand;
+use leno_bench::run::plan::{MACHINE_START, expand};
 use leno_bench::scenario::{self, Scenario};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn every_study_is_there_in_both_forms() {
 #[test]
 fn small_forms_fit_ten_minutes_and_quick_two() {
     for scenario in all() {
-        let expected = expand(&scenario, scenario.meshes.len()).expected(&scenario);
+        let expected = expand(&scenario, scenario.meshes.len()).expected(&scenario, MACHINE_START);
         let most = match scenario.id.as_str() {
             "quick" => Duration::from_secs(120),
             id if id.ends_with("-small") => Duration::from_secs(600),

@@ -70,6 +70,22 @@ fn is_named(wanted: &str, namespace: &str, name: &str) -> bool {
     }
 }
 
+/// Whether a workload (namespace and name) gets no sidecar; `is_server` says that a Service selects its pods.
+pub(crate) fn stays_out(
+    sidecars: Sidecars,
+    unmeshed: &[String],
+    (namespace, name): (&str, &str),
+    is_server: bool,
+) -> bool {
+    unmeshed.iter().any(|wanted| is_named(wanted, namespace, name))
+        || match sidecars {
+            Sidecars::None => true,
+            Sidecars::Client => is_server,
+            Sidecars::Server => !is_server,
+            Sidecars::Both => false,
+        }
+}
+
 /// One file's text; documents that stay as they are keep their very words.
 #[must_use]
 pub fn rewritten(text: &str, topology: &Topology, choice: &Choice, loaded: &Loaded) -> String {
@@ -113,13 +129,7 @@ fn annotated(
                 wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
             })
     });
-    let excluded = topology.unmeshed.iter().any(|wanted| is_named(wanted, &namespace, &name))
-        || match topology.sidecars {
-            Sidecars::None => true,
-            Sidecars::Client => is_server,
-            Sidecars::Server => !is_server,
-            Sidecars::Both => false,
-        };
+    let excluded = stays_out(topology.sidecars, &topology.unmeshed, (&namespace, &name), is_server);
     let mut wanted: Vec<(&str, String)> = Vec::new();
     if excluded {
         wanted.push(("leno.dev/inject", "disabled".to_owned()));

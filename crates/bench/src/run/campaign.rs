@@ -1,28 +1,31 @@
 //! The whole plan, repetition by repetition; the result is written after each.
 
 use crate::load::hlog;
-use crate::mesh::{self, Bed, Choice};
 use crate::result::{self, Campaign, Cell, Run};
+use crate::run::bed::Bed;
+use crate::run::home::{Home, Start};
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::{BedKey, Plan, Planned, Step};
 use crate::run::repetition::{Performed, Repetition};
-use crate::run::{judge, manifests, place, say};
+use crate::run::{judge, place, say};
 use crate::scenario::Scenario;
 use crate::scenario::load::Rate;
 use crate::scenario::rules::{Discard, Reinstall};
 use crate::statistics;
 use anyhow::Context as _;
+use aws_lc_rs::digest;
 use leno_load::outcome::Outcome;
 use leno_runtime::file::write_durably;
+use leno_runtime::hex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A campaign that is going on.
 pub(crate) struct Going<'a> {
     pub(crate) scenario: &'a Scenario,
     /// Directory that manifests are relative to.
     pub(crate) base: &'a Path,
-    pub(crate) choices: &'a [Choice],
+    pub(crate) home: &'a Home,
     pub(crate) plan: &'a Plan,
     pub(crate) out: &'a Path,
     pub(crate) interrupt: &'a Interrupt,
@@ -99,7 +102,12 @@ impl Going<'_> {
             return Ok(());
         }
         let (run, outcome) = match performed {
-            Ok(Performed { run, outcome }) => (run, Some(outcome)),
+            Ok(Performed { run, outcome, facts }) => {
+                say::not_read(&facts);
+                let name = self.name_of(planned);
+                self.campaign.manifest.mesh.entry(name).or_default().extend(facts);
+                (run, Some(outcome))
+            }
             Err(error) => {
                 let reason = format!("{error:#}");
                 (Run { invalid_reasons: vec![reason], ..Run::default() }, None)
@@ -117,7 +125,7 @@ impl Going<'_> {
                 .with_context(|| format!("write {name}"))?;
             run.series_1s.hlog = name;
         }
-        say::done(&run);
+        say::done(&run, &self.campaign);
         let cell = &mut self.campaign.cells[step.cell];
         cell.runs.push(run);
         let rule = match self.scenario.discard {
@@ -146,7 +154,7 @@ impl Going<'_> {
     }
 
     fn name_of(&self, planned: &Planned) -> String {
-        self.choices[planned.bed.mesh].to_string()
+        self.home.names()[planned.bed.mesh].clone()
     }
 
     fn cell(&self, planned: &Planned) -> Cell {
@@ -174,20 +182,18 @@ impl Going<'_> {
     }
 
     fn start(&mut self, key: &BedKey) -> anyhow::Result<Bed> {
-        let choice = &self.choices[key.mesh];
-        let topology = &self.scenario.topology;
         let number = self.campaign.cells.iter().map(|cell| cell.runs.len()).sum::<usize>() + 1;
-        let directory: PathBuf =
-            self.out.join("topologies").join(format!("{number:03}-{}", choice.kind));
-        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        let wanted = mesh::Topology {
-            manifests: manifests::prepare(self.base, topology, key, &directory)?,
-            sidecars: key.sidecars,
-            unmeshed: topology.unmeshed.clone(),
-        };
-        say::starting(choice);
-        let bed = Bed::start(choice, &wanted, &directory, topology.ready_wait)?;
-        let name = choice.to_string();
+        say::starting(&self.home.kind(key.mesh));
+        let (scenario, base, out) = (self.scenario, self.base, self.out);
+        let bed = self.home.start(&Start {
+            scenario,
+            base,
+            key,
+            number,
+            out,
+            is_asked: &|| self.interrupt.is_asked(),
+        })?;
+        let name = self.home.names()[key.mesh].clone();
         // What a mesh really does is looked at once.
         self.campaign.manifest.mesh.entry(name).or_insert_with(|| bed.probe());
         Ok(bed)
@@ -239,17 +245,18 @@ fn lowest_rate(cells: &[Cell], load: &str) -> Option<f64> {
 pub(crate) fn begin(
     scenario: &Scenario,
     text: &str,
-    sha256: String,
+    campaign: String,
     manifest: result::Manifest,
 ) -> Campaign {
+    let sha256 = digest::digest(&digest::SHA256, text.as_bytes());
     Campaign {
         schema: result::SCHEMA.to_owned(),
-        campaign: place::campaign_name(&scenario.id),
+        campaign,
         scenario: result::Scenario {
             id: scenario.id.clone(),
             title: scenario.title.clone(),
             sources: scenario.sources.clone(),
-            sha256,
+            sha256: hex::lower(sha256.as_ref()),
             text: text.to_owned(),
         },
         manifest,

@@ -1,11 +1,14 @@
-//! Load generators: their arguments (pure), and the processes themselves, inside the clients' pods.
+//! Load generators: their arguments (pure), and the programs themselves, inside the clients' pods of either home.
 
-use crate::mesh::Bed;
+use crate::cluster::api::Exec;
+use crate::mesh;
+use crate::run::bed::{Bed, Generator};
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::Planned;
 use crate::scenario::Scenario;
 use crate::scenario::load::{Arrival, Load, Mode, Protocol};
 use anyhow::{Context as _, bail};
+use k8s_openapi::jiff::Timestamp;
 use leno_load::outcome::{Outcome, Second};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -24,11 +27,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) struct Part {
     /// The pod that it runs in, `namespace/name`.
     pub(crate) pod: String,
-    url: String,
+    pub(crate) url: String,
     connections: u32,
     rate: Option<f64>,
     points: Vec<(f64, f64)>,
     count: Option<u64>,
+}
+
+impl Part {
+    /// The same for another URL.
+    pub(crate) fn at(&self, url: String) -> Self {
+        Self { url, ..self.clone() }
+    }
 }
 
 /// Divides a load among the clients' pods and its targets. Each part gets at least one connection.
@@ -155,10 +165,23 @@ pub(crate) fn arguments(
     words
 }
 
-/// A generator's process, and what it says.
+/// A generator that runs, and what it says.
 #[derive(Debug)]
 pub(crate) struct Running {
     pod: String,
+    program: Program,
+}
+
+#[derive(Debug)]
+enum Program {
+    /// `leno exec` on this machine.
+    Process(Process),
+    /// In a pod of a cluster.
+    Exec(Exec),
+}
+
+#[derive(Debug)]
+struct Process {
     child: Child,
     out: Option<JoinHandle<String>>,
     err: Option<JoinHandle<String>>,
@@ -168,8 +191,73 @@ impl Running {
     /// Starts it inside of its pod.
     ///
     /// # Errors
-    /// `leno exec` cannot be started.
+    /// It cannot be started.
     pub(crate) fn start(bed: &Bed, pod: &str, arguments: &[String]) -> anyhow::Result<Self> {
+        let program = match bed {
+            Bed::Machine(bed) => Program::Process(Process::start(bed, pod, arguments)?),
+            Bed::Cluster(bed) => {
+                let argv = [&["leno".to_owned()], arguments].concat();
+                Program::Exec(bed.exec(pod, argv)?)
+            }
+        };
+        Ok(Self { pod: pod.to_owned(), program })
+    }
+
+    /// What those who look at it have to know.
+    pub(crate) fn about(&self) -> Generator {
+        let pid = match &self.program {
+            Program::Process(process) => Some(process.child.id().cast_signed()),
+            Program::Exec(_) => None,
+        };
+        Generator { pod: self.pod.clone(), pid }
+    }
+
+    fn is_over(&mut self) -> anyhow::Result<bool> {
+        Ok(match &mut self.program {
+            Program::Process(process) => process.child.try_wait()?.is_some(),
+            Program::Exec(exec) => exec.is_over(),
+        })
+    }
+
+    /// What it has seen, once it has ended.
+    fn outcome(self) -> anyhow::Result<Outcome> {
+        let (status, out, err, is_elsewhere) = match self.program {
+            Program::Process(mut process) => {
+                let status = process.child.wait()?;
+                let said = |reader: Option<JoinHandle<String>>| {
+                    reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
+                };
+                let (out, err) = (said(process.out.take()), said(process.err.take()));
+                (status.to_string(), out, err, false)
+            }
+            Program::Exec(exec) => {
+                let ended = exec.ended()?;
+                (ended.status, ended.out, ended.err, true)
+            }
+        };
+        let last = || {
+            let lines: Vec<&str> = err.lines().filter(|line| !line.trim().is_empty()).collect();
+            lines[lines.len().saturating_sub(3)..].join("; ")
+        };
+        let mut outcome: Outcome = serde_json::from_str(&out).with_context(|| {
+            format!("the load generator in pod {} ended with {status}: {}", self.pod, last())
+        })?;
+        if is_elsewhere {
+            // Monotonic clocks of two nodes have nothing in common.
+            outcome.start_monotonic_ns = since_1970_ns(&outcome.start)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Nanoseconds of an RFC 3339 time.
+fn since_1970_ns(time: &str) -> anyhow::Result<u64> {
+    let at: Timestamp = time.parse().with_context(|| format!("the generator's start {time:?}"))?;
+    Ok(u64::try_from(at.as_nanosecond())?)
+}
+
+impl Process {
+    fn start(bed: &mesh::Bed, pod: &str, arguments: &[String]) -> anyhow::Result<Self> {
         let leno = std::env::current_exe()?.to_string_lossy().into_owned();
         let argv = [&[leno], arguments].concat();
         let mut child = bed
@@ -183,47 +271,17 @@ impl Running {
             .context("leno exec")?;
         let out = child.stdout.take().map(read);
         let err = child.stderr.take().map(read);
-        Ok(Self { pod: pod.to_owned(), child, out, err })
-    }
-
-    /// The pod that it runs in.
-    pub(crate) fn pod(&self) -> &str {
-        &self.pod
-    }
-
-    /// The head of its process tree.
-    pub(crate) fn pid(&self) -> i32 {
-        self.child.id().cast_signed()
-    }
-
-    fn end(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            // It may have ended just now.
-            let _sent = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
-            let _ended = self.child.wait();
-        }
-    }
-
-    /// What it has seen, once it has ended.
-    fn outcome(mut self) -> anyhow::Result<Outcome> {
-        let status = self.child.wait()?;
-        let said = |reader: Option<JoinHandle<String>>| {
-            reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
-        };
-        let (out, err) = (said(self.out.take()), said(self.err.take()));
-        let last = || {
-            let lines: Vec<&str> = err.lines().filter(|line| !line.trim().is_empty()).collect();
-            lines[lines.len().saturating_sub(3)..].join("; ")
-        };
-        serde_json::from_str(&out).with_context(|| {
-            format!("the load generator in pod {} ended with {status}: {}", self.pod, last())
-        })
+        Ok(Self { child, out, err })
     }
 }
 
-impl Drop for Running {
+impl Drop for Process {
     fn drop(&mut self) {
-        self.end();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // It may have ended just now.
+            let _sent = killpg(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGKILL);
+            let _ended = self.child.wait();
+        }
     }
 }
 
@@ -250,7 +308,7 @@ pub(crate) fn wait(
     loop {
         let mut all = true;
         for one in &mut running {
-            all &= one.child.try_wait()?.is_some();
+            all &= one.is_over()?;
         }
         if all {
             break;

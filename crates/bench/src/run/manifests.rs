@@ -27,9 +27,22 @@ pub fn prepare(
     if key.replicas.is_empty() && topology.instances.is_none() {
         return Ok(plain);
     }
+    let file = into.join("topology.yaml");
+    // JSON is YAML.
+    let objects = variant(base, topology, key)?;
+    let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+    std::fs::write(&file, documents.join("\n---\n")).with_context(|| file.display().to_string())?;
+    Ok(vec![file])
+}
+
+/// The objects of one topology variant.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn variant(base: &Path, topology: &Topology, key: &BedKey) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
-    for path in &plain {
-        objects.extend(read(path)?);
+    for path in &topology.manifests {
+        objects.extend(read(&base.join(path))?);
     }
     if let Some(instances) = &topology.instances {
         for path in &instances.manifests {
@@ -42,11 +55,7 @@ pub fn prepare(
         }
     }
     set_replicas(&mut objects, &key.replicas)?;
-    let file = into.join("topology.yaml");
-    // JSON is YAML.
-    let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
-    std::fs::write(&file, documents.join("\n---\n")).with_context(|| file.display().to_string())?;
-    Ok(vec![file])
+    Ok(objects)
 }
 
 /// What a scenario may name of its topology, and what is wrong with the manifests.

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a start of a topology is expected to take.
-const BED_START: Duration = Duration::from_secs(3);
+/// What the start of a topology is expected to take on one machine.
+pub const MACHINE_START: Duration = Duration::from_secs(3);
 /// What a repetition is expected to take besides its phases: processes, sampling, writing.
 const RUN_OVERHEAD: Duration = Duration::from_millis(300);
 /// What each further generator process of a warm-up is expected to take.
@@ -212,12 +212,12 @@ impl Shuffle {
 }
 
 impl Plan {
-    /// The longest that it takes, but for the time that programs need to start, which is guessed.
+    /// The longest that it takes, but for the time that programs need to start, which is guessed: `bed_start` is a topology's.
     #[must_use]
-    pub fn expected(&self, scenario: &Scenario) -> Duration {
+    pub fn expected(&self, scenario: &Scenario, bed_start: Duration) -> Duration {
         let step = |step: &Step| {
             let load = &scenario.loads[self.cells[step.cell].load];
-            let start = if step.is_fresh { BED_START } else { Duration::ZERO };
+            let start = if step.is_fresh { bed_start } else { Duration::ZERO };
             start + RUN_OVERHEAD + longest(load)
         };
         self.steps.iter().map(step).sum()

@@ -1,10 +1,8 @@
 //! One repetition: warm up until stable, measure, sample, do what the timeline says, decide whether it may be quoted.
 
 use crate::chaos::{self, Done};
-use crate::measure::{self, Sampler, Window};
-use crate::mesh::{Bed, Pod};
 use crate::result::{Run, Series};
-use crate::run::bed;
+use crate::run::bed::{Bed, Phase, Seen, Watch};
 use crate::run::generator::{self, Running, Stretch};
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::Planned;
@@ -12,9 +10,9 @@ use crate::run::validity;
 use crate::scenario::Scenario;
 use crate::scenario::load::{Arrival, Load, Mode};
 use crate::scenario::timeline::{Action, moments};
-use leno_load::clock;
 use leno_load::outcome::Outcome;
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,8 +22,6 @@ const WARM_UP_MIN: Duration = Duration::from_millis(200);
 const WARM_UP_AFTER_WINDOWS: Duration = Duration::from_millis(500);
 /// How often it is looked whether a phase is over.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// From the start of `leno exec` to the generator's first request, about. Events are timed by it, and recorded exactly.
-const GENERATOR_START: Duration = Duration::from_millis(60);
 
 /// What one repetition is made of.
 pub(crate) struct Repetition<'a> {
@@ -44,6 +40,8 @@ pub(crate) struct Performed {
     pub(crate) run: Run,
     /// What the generators have seen.
     pub(crate) outcome: Outcome,
+    /// What was learned of the mesh.
+    pub(crate) facts: BTreeMap<String, Value>,
 }
 
 impl Repetition<'_> {
@@ -53,55 +51,38 @@ impl Repetition<'_> {
     /// Nobody can send, a generator failed, or the user wants it to end.
     pub(crate) fn perform(&self) -> anyhow::Result<Performed> {
         let load = self.load();
-        let clients = bed::pods_of(self.bed, &load.client)?;
+        let clients = self.bed.clients(&load.client)?;
         anyhow::ensure!(!clients.is_empty(), "no pod of the client {:?} runs", load.client);
         let (warmed, warm_up) = self.warm_up(&clients)?;
-        let before = self.bed.pods()?;
-        let passed = self.bed.requests_through_proxies();
+        let mut watch = self.bed.watch()?;
         let stretch = Stretch {
             warm_up,
             measure: load.requests.map_or(load.phases.measure, |requests| requests.wait_max),
             counted: load.requests.is_some(),
         };
         let running = self.start(&clients, stretch)?;
-        let generators: Vec<(String, i32)> =
-            running.iter().map(|one| (client_name(&before, one.pod()), one.pid())).collect();
-        let roles = bed::roles(&before, &self.bed.control_pids(), &generators);
-        let sampler = Sampler::start(roles);
-        let (outcome, done, cpu_s) = self.measure(running, stretch, &sampler)?;
-        let window = Window {
-            begin_monotonic_ns: outcome.start_monotonic_ns,
-            duration_s: outcome.duration_s,
-        };
-        let (mut resources, tcp) = sampler.stop(&window);
-        let names = generators.iter().map(|(name, _)| name.clone());
-        let counted: Vec<(String, f64)> = names.zip(cpu_s).collect();
-        measure::own_accounts(&mut resources, &counted, outcome.duration_s);
-        if done.is_empty() {
-            // Nobody went away, so nobody took over.
-            resources.app.iter_mut().for_each(|used| used.cores_1s.clear());
-        }
-        let after = self.bed.pods()?;
-        let share = outcome.duration_s / (outcome.duration_s + warm_up.as_secs_f64());
-        let passed = grown(&before, &passed, &self.bed.requests_through_proxies());
-        let senders: Vec<&str> = generators.iter().map(|(name, _)| name.as_str()).collect();
-        let traversals = match load.protocol.is_counted_by_proxies() {
-            true => traversals(&passed, &senders, outcome.counts.started, share),
-            false => BTreeMap::new(),
-        };
-        measure::per_request(&mut resources, &outcome.counts, &traversals);
-        let ended: BTreeSet<String> = done.iter().flat_map(|event| event.ended.clone()).collect();
+        watch.follow(&running.iter().map(Running::about).collect::<Vec<_>>());
+        let (outcome, done, cpu_s) = self.measure(running, stretch, &watch)?;
+        let Seen { resources, tcp, restarted, cores, reasons: unfit, facts } =
+            watch.end(&Phase {
+                outcome: &outcome,
+                cpu_s: &cpu_s,
+                warm_up,
+                done: &done,
+                is_counted: load.protocol.is_counted_by_proxies(),
+            })?;
         let mut reasons = validity::reasons(
             &self.scenario.validity,
             &validity::Seen {
                 outcome: &outcome,
                 resources: &resources,
-                cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                cores,
                 is_closed: load.arrival == Arrival::Closed,
                 is_late_on_purpose: matches!(self.planned.mode, Mode::Wrk2 | Mode::Fortio),
-                restarted: &bed::restarted(&before, &after, &ended),
+                restarted: &restarted,
             },
         );
+        reasons.extend(unfit);
         let undone = done.iter().filter(|event| event.failed);
         reasons.extend(undone.map(|event| format!("timeline: {}: {}", event.kind, event.detail)));
         let warmup = warmed + warm_up;
@@ -123,7 +104,7 @@ impl Repetition<'_> {
             ..Run::default()
         };
         self.rest(load.phases.cooldown);
-        Ok(Performed { run, outcome })
+        Ok(Performed { run, outcome, facts })
     }
 
     fn load(&self) -> &Load {
@@ -158,7 +139,8 @@ impl Repetition<'_> {
         let parts = generator::divide(self.scenario, self.planned, self.rate, clients);
         let start = |(number, part): (usize, &generator::Part)| {
             let seed = self.seed.wrapping_add(number as u64);
-            let words = generator::arguments(load, self.planned.mode, part, stretch, seed);
+            let part = part.at(self.bed.url(&part.url));
+            let words = generator::arguments(load, self.planned.mode, &part, stretch, seed);
             Running::start(self.bed, &part.pod, &words)
         };
         parts.iter().enumerate().map(start).collect()
@@ -170,30 +152,31 @@ impl Repetition<'_> {
         &self,
         running: Vec<Running>,
         stretch: Stretch,
-        sampler: &Sampler,
+        watch: &Watch<'_>,
     ) -> anyhow::Result<(Outcome, Vec<Done>, Vec<f64>)> {
         let mut moments: Vec<(Duration, Action)> = match self.load().timeline {
             true => moments(&self.scenario.timeline, stretch.measure),
             false => Vec::new(),
         };
         // Where there is no control plane, nothing is to be done to it, and what follows can be compared all the same.
-        let has_control = self.bed.choice().kind.has_control();
+        let has_control = self.bed.has_control();
         moments.retain(|(_, action)| has_control || *action != Action::RestartControl);
-        let begin = Instant::now() + GENERATOR_START + stretch.warm_up;
+        let begin = Instant::now() + self.bed.generator_start() + stretch.warm_up;
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let conductor = scope.spawn(|| {
                 let is_over = || is_over.load(Ordering::Relaxed);
                 // A sample where the phase begins makes its cut exact.
                 std::thread::sleep(begin.saturating_duration_since(Instant::now()));
-                sampler.mark();
-                let done = chaos::conduct(self.bed, &moments, begin, &clock::now, &is_over);
+                watch.mark();
+                let done =
+                    chaos::conduct(self.bed, &moments, begin, &|| self.bed.clock_ns(), &is_over);
                 // And one where it ends, as far as that is known beforehand.
                 while !is_over() && Instant::now() < begin + stretch.measure {
                     let left = (begin + stretch.measure).saturating_duration_since(Instant::now());
                     std::thread::sleep(left.min(LOOK_AGAIN));
                 }
-                sampler.mark();
+                watch.mark();
                 done
             });
             let longest = stretch.warm_up + stretch.measure;
@@ -210,71 +193,5 @@ impl Repetition<'_> {
         while Instant::now() < until && !self.interrupt.is_asked() {
             std::thread::sleep(Duration::from_millis(20).min(length));
         }
-    }
-}
-
-/// How results name the pod of a generator.
-fn client_name(pods: &[Pod], full: &str) -> String {
-    let found = pods.iter().find(|pod| bed::full_name(pod) == full);
-    found.map_or_else(|| full.to_owned(), bed::short_name)
-}
-
-/// How far each proxy's counter of requests went up, by pod.
-fn grown(
-    pods: &[Pod],
-    before: &BTreeMap<String, u64>,
-    after: &BTreeMap<String, u64>,
-) -> BTreeMap<String, u64> {
-    let counted = after.iter().filter_map(|(name, after)| {
-        let pod = pods.iter().find(|pod| pod.name == *name)?;
-        // A proxy that started meanwhile has counted from 0.
-        Some((bed::short_name(pod), after.checked_sub(*before.get(name)?)?))
-    });
-    counted.collect()
-}
-
-/// Requests through each proxy in the measured phase: what its counter went up by, less the generators' own warm-up.
-///
-/// Every request passes the proxy of its sender once. So what the senders' proxies counted is the warm-up and the phase
-/// together, and the others' counts shrink alike. Where senders have no proxy, the phase is a share of the time.
-fn traversals(
-    grown: &BTreeMap<String, u64>,
-    senders: &[&str],
-    started: u64,
-    share_of_time: f64,
-) -> BTreeMap<String, u64> {
-    let pods: BTreeSet<&str> = senders.iter().copied().collect();
-    let known: Option<Vec<u64>> = pods.iter().map(|pod| grown.get(*pod).copied()).collect();
-    let sent: u64 = known.unwrap_or_default().iter().sum();
-    let share = if sent > 0 { (started as f64 / sent as f64).min(1.0) } else { share_of_time };
-    grown.iter().map(|(pod, all)| (pod.clone(), (*all as f64 * share).round() as u64)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_warm_up_is_taken_off_every_count() {
-        //    grown                         senders      started  of time  measured
-        check("client=1500 web=3000", &["client"], 1_000, 0.5, "client=1000 web=2000");
-        check("a=600 b=900 web=1500", &["a", "b", "b"], 1_000, 0.5, "a=400 b=600 web=1000");
-        // Senders without a proxy, or one that does not tell.
-        check("web=3000", &["client"], 1_000, 0.5, "web=1500");
-        check("a=600 web=1500", &["a", "b"], 1_000, 0.5, "a=300 web=750");
-        // Never more than was counted.
-        check("client=900 web=900", &["client"], 1_000, 0.5, "client=900 web=900");
-        check("", &["client"], 1_000, 0.5, "");
-    }
-
-    #[track_caller]
-    fn check(grown: &str, senders: &[&str], started: u64, share: f64, expected: &str) {
-        let grown = grown.split_whitespace().map(|pair| {
-            let (pod, count) = pair.split_once('=').expect("a pair");
-            (pod.to_owned(), count.parse().expect("a number"))
-        });
-        let seen = traversals(&grown.collect(), senders, started, share);
-        let seen: Vec<String> = seen.iter().map(|(pod, count)| format!("{pod}={count}")).collect();
-        assert_eq!(seen.join(" "), expected);
     }
 }

@@ -1,12 +1,14 @@
 //! Output for people: the plan, each repetition when it ends, the answer.
 
-use crate::mesh::Choice;
 use crate::result::{Campaign, Cell, Run, is_cpu_known};
+use crate::run::home::Home;
 use crate::run::plan::{Plan, Planned, Step};
 use crate::run::validity;
 use crate::scenario::Scenario;
 use crate::scenario::units::spoken;
 use crate::statistics;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -34,17 +36,17 @@ fn words(cell: &Cell, cells: &[Cell]) -> String {
 }
 
 /// A topology is started; the line of the repetition is not finished.
-pub(crate) fn starting(choice: &Choice) {
-    eprint!("(starting {}) ", choice.kind);
+pub(crate) fn starting(mesh: &str) {
+    eprint!("(starting {mesh}) ");
 }
 
 /// A repetition has ended.
-pub(crate) fn done(run: &Run) {
+pub(crate) fn done(run: &Run, campaign: &Campaign) {
     eprintln!("{}", figures(run));
     for reason in &run.invalid_reasons {
         eprintln!("          invalid: {reason}");
     }
-    if let Some(note) = validity::note(&run.resources, cores()) {
+    if let Some(note) = validity::note(&run.resources, cores(campaign)) {
         eprintln!("          note: {note}");
     }
     for event in &run.events {
@@ -60,8 +62,16 @@ pub(crate) fn done(run: &Run) {
     }
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+/// What of the costs could not be read.
+pub(crate) fn not_read(facts: &BTreeMap<String, Value>) {
+    for why in facts.get("not_read").and_then(Value::as_array).into_iter().flatten() {
+        eprint!("(not read: {}) ", why.as_str().unwrap_or_default());
+    }
+}
+
+/// Of the machine, or of all nodes that are used.
+fn cores(campaign: &Campaign) -> usize {
+    campaign.manifest.host.get("cores").and_then(Value::as_u64).map_or(1, |cores| cores as usize)
 }
 
 /// A repetition's figures on one line.
@@ -89,14 +99,15 @@ fn figures(run: &Run) -> String {
 
 /// What would be done.
 #[must_use]
-pub(crate) fn plan(scenario: &Scenario, choices: &[Choice], plan: &Plan) -> String {
+pub(crate) fn plan(scenario: &Scenario, home: &Home, plan: &Plan) -> String {
+    let names = home.names();
     let mut text = format!("{}: {}\n", scenario.id, scenario.title);
     let mut line = |words: String| {
         text.push_str(&words);
         text.push('\n');
     };
     let shown = |planned: &Planned| Cell {
-        mesh: choices[planned.bed.mesh].to_string(),
+        mesh: names[planned.bed.mesh].clone(),
         load: scenario.loads[planned.load].name.clone(),
         mode: planned.mode.name().to_owned(),
         params: planned.params(scenario, None),
@@ -113,7 +124,7 @@ pub(crate) fn plan(scenario: &Scenario, choices: &[Choice], plan: &Plan) -> Stri
         let fresh = if step.is_fresh { "new" } else { "" };
         line(format!("  {:>4}  {:<8} {fresh:<4}{}", number + 1, cell.mesh, words(cell, &cells)));
     }
-    let expected = spoken(plan.expected(scenario));
+    let expected = spoken(plan.expected(scenario, home.bed_start()));
     line(format!("{} repetitions, at most {expected}", plan.steps.len()));
     text
 }
@@ -192,7 +203,8 @@ fn unknown_cpu(campaign: &Campaign) -> String {
 /// In how many repetitions the machine was not ours alone.
 fn disturbed(campaign: &Campaign) -> String {
     let runs = || campaign.cells.iter().flat_map(|cell| &cell.runs);
-    let busy = runs().filter(|run| validity::note(&run.resources, cores()).is_some()).count();
+    let busy =
+        runs().filter(|run| validity::note(&run.resources, cores(campaign)).is_some()).count();
     let all = runs().count();
     match busy {
         0 => String::new(),

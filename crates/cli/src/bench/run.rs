@@ -1,7 +1,7 @@
 //! `leno bench run`: a scenario from its file to its report.
 
 use clap::Args as ClapArgs;
-use leno_bench::mesh::{self, Choice};
+use leno_bench::cluster;
 use leno_bench::run::{self, Request};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,9 +10,11 @@ use std::process::ExitCode;
 pub(crate) struct Run {
     /// A scenario file, or the name of one in ./scenarios or beside this program: quick, buoyant-2021-small, …
     pub(crate) scenario: PathBuf,
-    /// Meshes to measure: none,leno,envoy,haproxy,nginx,linkerd=/path/to/linkerd2-proxy [default: those of the file]
-    #[arg(long, value_name = "LIST", value_parser = meshes)]
-    pub(crate) mesh: Option<Meshes>,
+    /// Meshes to measure: none,leno,envoy,haproxy,nginx,linkerd=/path/to/linkerd2-proxy; on a cluster
+    /// none,leno,linkerd,istio-sidecar,istio-ambient,istio-waypoint,cilium,kuma, a file, or `installed`
+    /// [default: those of the file]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) mesh: Option<String>,
     /// Directory for the result [default: results/TIME-NAME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -25,20 +27,60 @@ pub(crate) struct Run {
     /// Multiply every time and every number of requests by this factor: 0.1 for a quick look
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub(crate) quick: Option<f64>,
-    /// Print the plan and its duration, and run nothing
+    /// Print the plan and its duration, on a cluster also the manifests, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) cluster: OnCluster,
 }
 
-/// A whole `--mesh`; a type of its own, as a `Vec` would be a repeated flag to clap.
-#[derive(Clone, Debug)]
-pub(crate) struct Meshes(Vec<Choice>);
+/// Where on a cluster, and with what.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct OnCluster {
+    /// Run on a cluster: the one of this kubeconfig
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Run on a cluster: the one of this context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Image of generator and application [default: localhost/leno-bench:VERSION]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Nodes for load generators [default: one node of their own, if there are two]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) generator_nodes: Vec<String>,
+    /// Nodes for servers [default: all others]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) server_nodes: Vec<String>,
+    /// Keep the namespaces
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
 
-fn meshes(text: &str) -> Result<Meshes, String> {
-    mesh::choices(text).map(Meshes).map_err(|mistakes| mistakes.join("; "))
+impl OnCluster {
+    /// Nothing where no cluster is meant.
+    fn request(self) -> anyhow::Result<Option<cluster::Request>> {
+        if self.kubeconfig.is_none() && self.context.is_none() {
+            let nodes = !self.generator_nodes.is_empty() || !self.server_nodes.is_empty();
+            anyhow::ensure!(
+                self.image.is_none() && !nodes && !self.keep,
+                "--image, --generator-nodes, --server-nodes and --keep need --kubeconfig or --context"
+            );
+            return Ok(None);
+        }
+        Ok(Some(cluster::Request {
+            kubeconfig: self.kubeconfig,
+            context: self.context,
+            image: self.image,
+            generator_nodes: self.generator_nodes,
+            server_nodes: self.server_nodes,
+            keep: self.keep,
+        }))
+    }
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -50,7 +92,8 @@ fn factor(text: &str) -> Result<f64, String> {
 pub(crate) fn run(arguments: Run) -> anyhow::Result<ExitCode> {
     run::run(&Request {
         scenario: arguments.scenario,
-        meshes: arguments.mesh.map(|meshes| meshes.0).unwrap_or_default(),
+        meshes: arguments.mesh,
+        cluster: arguments.cluster.request()?,
         out: arguments.out,
         blocks: arguments.blocks.map(usize::from),
         seed: arguments.seed,

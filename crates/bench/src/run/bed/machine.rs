@@ -1,10 +1,10 @@
-//! A running topology as the runner sees it: who is who, what the timeline does to it, what ran again by itself.
+//! A topology of `leno up`: who is who, what a repetition cost by `/proc` and cgroups, what ran again by itself.
 
-use crate::chaos::Stage;
-use crate::measure::Roles;
+use super::{Generator, Phase, Seen};
+use crate::measure::{self, Roles, Sampler, Window};
 use crate::mesh::{Bed, Pod};
+use crate::run::traversals::traversals;
 use crate::scenario::known::is_named;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a scenario means this pod by this name.
@@ -69,25 +69,86 @@ pub(crate) fn restarted(before: &[Pod], after: &[Pod], ended: &BTreeSet<String>)
     found
 }
 
-impl Stage for Bed {
-    fn pods(&self, workload: &str) -> anyhow::Result<Vec<String>> {
-        pods_of(self, workload)
+/// How results name the pod of a generator.
+fn client_name(pods: &[Pod], full: &str) -> String {
+    let found = pods.iter().find(|pod| full_name(pod) == full);
+    found.map_or_else(|| full.to_owned(), short_name)
+}
+
+/// How far each proxy's counter of requests went up, by pod.
+fn grown(
+    pods: &[Pod],
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let counted = after.iter().filter_map(|(name, after)| {
+        let pod = pods.iter().find(|pod| pod.name == *name)?;
+        // A proxy that started meanwhile has counted from 0.
+        Some((short_name(pod), after.checked_sub(*before.get(name)?)?))
+    });
+    counted.collect()
+}
+
+/// Looks at a topology from before its generators to after them.
+pub(crate) struct Watch<'a> {
+    bed: &'a Bed,
+    pods: Vec<Pod>,
+    /// What proxies had counted.
+    passed: BTreeMap<String, u64>,
+    generators: Vec<(String, i32)>,
+    sampler: Option<Sampler>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn begin(bed: &'a Bed) -> anyhow::Result<Self> {
+        let (pods, passed) = (bed.pods()?, bed.requests_through_proxies());
+        Ok(Self { bed, pods, passed, generators: Vec::new(), sampler: None })
     }
 
-    fn signal(&self, pod: &str, signal: i32) -> anyhow::Result<()> {
-        self.kill_pod_app(pod, signal)
+    pub(super) fn follow(&mut self, generators: &[Generator]) {
+        let of = |one: &Generator| Some((client_name(&self.pods, &one.pod), one.pid?));
+        self.generators = generators.iter().filter_map(of).collect();
+        let roles = roles(&self.pods, &self.bed.control_pids(), &self.generators);
+        self.sampler = Some(Sampler::start(roles));
     }
 
-    fn set(&self, pod: &str, plan: &Value) -> anyhow::Result<()> {
-        self.set_worker(pod, plan)
+    pub(super) fn mark(&self) {
+        if let Some(sampler) = &self.sampler {
+            sampler.mark();
+        }
     }
 
-    fn restart_control(&self) -> anyhow::Result<()> {
-        Bed::restart_control(self)
-    }
-
-    fn netem(&self, pod: &str, delay_ms: f64, loss_share: f64) -> anyhow::Result<()> {
-        Bed::netem(self, pod, delay_ms, loss_share)
+    pub(super) fn end(mut self, phase: &Phase<'_>) -> anyhow::Result<Seen> {
+        let outcome = phase.outcome;
+        let window = Window {
+            begin_monotonic_ns: outcome.start_monotonic_ns,
+            duration_s: outcome.duration_s,
+        };
+        let stopped = self.sampler.take().map(|sampler| sampler.stop(&window));
+        let (mut resources, tcp) = stopped.unwrap_or_default();
+        let names = self.generators.iter().map(|(name, _)| name.clone());
+        let counted: Vec<(String, f64)> = names.zip(phase.cpu_s.iter().copied()).collect();
+        measure::own_accounts(&mut resources, &counted, outcome.duration_s);
+        if phase.done.is_empty() {
+            // Nobody went away, so nobody took over.
+            resources.app.iter_mut().for_each(|used| used.cores_1s.clear());
+        }
+        let after = self.bed.pods()?;
+        let passed = grown(&self.pods, &self.passed, &self.bed.requests_through_proxies());
+        let senders: Vec<&str> = self.generators.iter().map(|(name, _)| name.as_str()).collect();
+        let traversals = match phase.is_counted {
+            true => traversals(&passed, &senders, outcome.counts.started, phase.share_of_time()),
+            false => BTreeMap::new(),
+        };
+        measure::per_request(&mut resources, &outcome.counts, &traversals);
+        let ended = phase.done.iter().flat_map(|event| event.ended.clone()).collect();
+        Ok(Seen {
+            restarted: restarted(&self.pods, &after, &ended),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            resources,
+            tcp,
+            ..Seen::default()
+        })
     }
 }
 

@@ -105,7 +105,10 @@ fn expected_length() {
     let scenario = scenario("{blocks: 2, reinstall: once}", "", TWO);
     let plan = expand(&scenario, 2);
     // Eight repetitions of 10 s, two starts.
-    assert_eq!(plan.expected(&scenario), Duration::from_millis(8 * 10_300 + 2 * 3000));
+    assert_eq!(
+        plan.expected(&scenario, MACHINE_START),
+        Duration::from_millis(8 * 10_300 + 2 * 3000)
+    );
     let short = scaled(scenario, 0.1);
-    assert_eq!(plan.expected(&short), Duration::from_millis(8 * 1300 + 2 * 3000));
+    assert_eq!(plan.expected(&short, MACHINE_START), Duration::from_millis(8 * 1300 + 2 * 3000));
 }
