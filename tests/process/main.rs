@@ -16,6 +16,7 @@ mod families;
 mod http2_beside;
 mod limits;
 mod memory;
+mod overload;
 mod pages;
 mod programs;
 mod resilience;

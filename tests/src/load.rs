@@ -195,7 +195,11 @@ impl std::fmt::Display for Stale {
 
 impl std::error::Error for Stale {}
 
-fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<(String, String)> {
+/// One request, and its response: head and body.
+///
+/// # Errors
+/// When there is no whole response.
+pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<(String, String)> {
     use ErrorKind::{BrokenPipe, ConnectionReset};
     let mut answer = Vec::new();
     let mut piece = [0; 4096];

@@ -89,6 +89,8 @@ pub const VOCABULARY: &[Word] = &[
         "`true` (default): the decision in the headers of a request holds"),
     word("proxy-workers", false, To::Variable("LENO_PROXY_WORKERS"), workers,
         "threads that carry traffic, `2`; at most 256"),
+    word("concurrency-limit", false, To::Variable("LENO_PROXY_CONCURRENCY_LIMIT"), concurrency,
+        "requests that the application gets at the same time: `off`, a number, or `auto` (found by latency)"),
     word("shutdown-grace-period", true, To::Variable(DRAIN), grace,
         "how long the proxy may drain, `30s`, `2m`"),
     word("fail", false, To::Variable("LENO_PROXY_FAIL"), fail,
@@ -139,6 +141,13 @@ fn workers(text: &str) -> Result<String, String> {
     match text.parse::<u16>() {
         Ok(1..=256) => Ok(text.to_owned()),
         _ => Err(format!("{text:?} is not a number from 1 to 256")),
+    }
+}
+
+fn concurrency(text: &str) -> Result<String, String> {
+    match (text, text.parse::<u32>()) {
+        ("auto" | "off", _) | (_, Ok(1..=1_000_000)) => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is not one of auto, off, or a number from 1 to 1000000")),
     }
 }
 

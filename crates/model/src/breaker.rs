@@ -1,5 +1,6 @@
-//! What keeps requests from endpoints that fail.
+//! What keeps requests from endpoints that fail, and from Services that have enough of them.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Failures in a row, where an annotation does not say otherwise: linkerd's figure, as the following ones.
@@ -15,11 +16,24 @@ pub const JITTER_RATIO_MAX: f64 = 100.0;
 /// Penalties and windows are not longer than this.
 pub const PENALTY_LIMIT: Duration = Duration::from_hours(24);
 
-/// What a Service says about its endpoints; it holds for all its routes.
+/// What a Service says about the load of its endpoints; it holds for all its routes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Breaker {
     /// When endpoints are ejected.
     pub accrual: Accrual,
+    /// What may be under way at the same time.
+    pub limits: Limits,
+}
+
+/// What one client pod may have under way to a Service at the same time; `None` is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that are forwarded as bytes.
+    pub connections_max: Option<NonZeroU32>,
+    /// Requests that wait for a connection to an endpoint.
+    pub pending_max: Option<NonZeroU32>,
+    /// Requests from their head to the end of the response.
+    pub requests_max: Option<NonZeroU32>,
 }
 
 /// When an endpoint that fails gets no requests for a while.

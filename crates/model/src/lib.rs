@@ -1,6 +1,6 @@
 //! Nouns and rules both planes agree on. No I/O, no async, no serde.
 //!
-//! - [`breaker`]: when an endpoint that fails gets no requests.
+//! - [`breaker`]: when an endpoint or a Service gets no requests.
 //! - [`cors`]: what other origins may do.
 //! - [`name`]: identities, services, workloads; parsed once.
 //! - [`workload`]: endpoints and what is known about them.

@@ -9,6 +9,7 @@ use crate::config::tracing::Tracing;
 use crate::data_path::{self, Part, StartError};
 use crate::discovery::{self, Discovery};
 use crate::listen;
+use crate::shared::Shared;
 use crate::telemetry::Registry;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::observers::Observers;
@@ -133,7 +134,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         credentials: credentials.clone(),
         drain: drain.clone(),
         observers: observers.clone(),
-        shared: Arc::default(),
+        shared: Arc::new(Shared::limited(config.concurrency_limit)),
     };
     data_path::start_all(&part, pulse)?;
     ready.send_replace(true);

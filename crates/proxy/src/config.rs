@@ -8,6 +8,7 @@ pub mod tracing;
 
 use crate::capture::rules::{PortRange, Settings as CaptureSettings};
 use crate::control_address::ControlAddress;
+use crate::shared::concurrency;
 use crate::telemetry::access_log::Format as AccessLogFormat;
 use ipnet::IpNet;
 use leno_model::name::{DnsName, SpiffeId, WorkloadId};
@@ -46,6 +47,8 @@ pub struct Config {
     pub admin_port: u16,
     /// Data-path threads.
     pub workers: usize,
+    /// Requests that the application gets at the same time.
+    pub concurrency_limit: concurrency::Setting,
     /// What the kernel hands us, and the ports it hands it to.
     pub capture: CaptureSettings,
     /// The node's addresses: the admin port keeps places for its health probes. They open nothing by themselves.
@@ -226,6 +229,12 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let capture = capture(reader);
     let workers = reader
         .with_default("WORKERS", "1", "threads that carry traffic", |text| number(text, 1, 256));
+    let concurrency_limit = reader.with_default(
+        "CONCURRENCY_LIMIT",
+        "off",
+        "requests that the application gets at the same time: off, a number, or auto (found by latency); the proxy answers the others with 503",
+        str::parse,
+    );
     let admin_port = reader.with_default("ADMIN_PORT", "4191", "port of the admin listener", port);
     let probe_sources = reader.with_default(
         "PROBE_SOURCES",
@@ -249,6 +258,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         fail: fail?,
         admin_port: admin_port?,
         workers: workers?,
+        concurrency_limit: concurrency_limit?,
         capture: capture?,
         probe_sources: probe_sources?,
         log: log?,

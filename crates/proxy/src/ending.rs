@@ -95,6 +95,15 @@ endings! {
     /// The route's backend does not exist or may not be used.
     BackendInvalid: 500, Internal, Mesh, WARN, "",
         "backend_invalid", "the route's backend does not exist or may not be used; check backendRefs and ReferenceGrants";
+    /// The Service allows no further connection of this pod.
+    CircuitBreakerConnections: 503, Unavailable, Us, DEBUG, "",
+        "circuit_breaker_connections", "too many connections to the Service; the limit is the annotation circuit-breaker.leno.dev/max-connections";
+    /// The Service allows no further request of this pod to wait for a connection.
+    CircuitBreakerPending: 503, Unavailable, Us, DEBUG, "",
+        "circuit_breaker_pending", "too many requests wait for a connection to the Service; the limit is the annotation circuit-breaker.leno.dev/max-pending";
+    /// The Service allows no further request of this pod.
+    CircuitBreakerRequests: 503, Unavailable, Us, DEBUG, "",
+        "circuit_breaker_requests", "too many requests to the Service; the limit is the annotation circuit-breaker.leno.dev/max-requests";
     /// The client closed in an orderly way before it had the whole answer.
     ClientClosed: 499, Cancelled, Peer, DEBUG, "",
         "client_closed", "the client closed the connection";
@@ -149,6 +158,9 @@ endings! {
     /// The control plane knows no such service.
     NoSuchService: 503, Unavailable, Mesh, WARN, "",
         "no_such_service", "the service does not exist";
+    /// The application has as many requests as its concurrency limit allows.
+    Overloaded: 503, ResourceExhausted, App, DEBUG, "",
+        "overloaded", "the application has too many requests; try again later (the limit is the annotation leno.dev/concurrency-limit)";
     /// `pending_requests_max` requests wait for the destination.
     PendingLimit: 503, Unavailable, Us, WARN, "",
         "pending_limit", "too many requests wait for the destination; the limit is LENO_PROXY_PENDING_REQUESTS_MAX";
@@ -236,6 +248,18 @@ impl Ending {
                 | Self::UpstreamRefused
                 | Self::UpstreamReset
                 | Self::UpstreamUnreachable
+        )
+    }
+
+    /// Whether a limit or a want of this pod is the reason, which no other endpoint could mend.
+    #[must_use]
+    pub fn is_of_client(self) -> bool {
+        matches!(
+            self,
+            Self::CircuitBreakerConnections
+                | Self::CircuitBreakerPending
+                | Self::PendingLimit
+                | Self::SocketUnavailable
         )
     }
 

@@ -153,6 +153,9 @@ impl Mesh {
     /// Lets go of what is old or unused.
     pub fn sweep(&self, now: Instant) {
         self.thread.sweeps(now);
+        if let Some(limiter) = &self.thread.shared.limiter {
+            self.thread.recorder.concurrency_limit(limiter.limit());
+        }
         let held = self.destinations.borrow().len() + self.backends.borrow().len();
         let unused_max = match held > DESTINATIONS_MANY {
             true => self.thread.limits.discovery_unused_max.min(DESTINATION_UNUSED_MAX),
@@ -255,7 +258,7 @@ impl Mesh {
         };
         let gauge = self.thread.recorder.endpoints(&destination.policy().parent, resource);
         let family = destination.family;
-        let of = (resource.clone(), self.thread.shared.budget(&balance.destination));
+        let of = (resource.clone(), self.thread.shared.counters(&balance.destination));
         Ok(Rc::new(Backend::discovered(of, family, settings, receiver, gauge)))
     }
 
@@ -269,8 +272,8 @@ impl Mesh {
             .entry(target)
             .or_insert_with(|| {
                 let name = Resource::default_named("application");
-                let budget = self.thread.shared.budget(&format!("application {target}").into());
-                Rc::new(Backend::fixed((name, budget), Arc::new(Endpoint::plain(target))))
+                let counters = self.thread.shared.counters(&format!("application {target}").into());
+                Rc::new(Backend::fixed((name, counters), Arc::new(Endpoint::plain(target))))
             })
             .clone()
     }
@@ -316,8 +319,8 @@ impl Destination {
             return known.clone();
         }
         forwards.retain(|known| Rc::strong_count(known) > 1);
-        let budget = thread.shared.budget(&endpoint.address.to_string().into());
-        let made = Rc::new(Backend::fixed((resource.clone(), budget), endpoint.clone()));
+        let counters = thread.shared.counters(&endpoint.address.to_string().into());
+        let made = Rc::new(Backend::fixed((resource.clone(), counters), endpoint.clone()));
         forwards.push(made.clone());
         made
     }

@@ -2,12 +2,19 @@
 //! threads would be wrong at low rates.
 //!
 //! - [`budget`]: retries of each destination
+//! - [`in_flight`]: what is under way at the same time
+//! - [`concurrency`]: how many requests our application gets at the same time
 
 pub mod budget;
+pub mod concurrency;
+pub mod in_flight;
 
 use budget::Budget;
+use concurrency::Limiter;
+use in_flight::InFlight;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 /// Destinations that are remembered before those that nobody uses are forgotten.
 const SWEEP_FROM: usize = 64;
@@ -15,23 +22,55 @@ const SWEEP_FROM: usize = 64;
 /// Shared by all data threads. A thread asks here once per destination, not per request.
 #[derive(Debug, Default)]
 pub struct Shared {
-    budgets: Mutex<HashMap<Arc<str>, Weak<Budget>>>,
+    counters: Mutex<HashMap<Arc<str>, Weak<Counters>>>,
+    /// Of requests to our application, where the configuration asks for a limit.
+    pub limiter: Option<Limiter>,
+}
+
+/// What all threads count of one destination.
+#[derive(Debug)]
+pub struct Counters {
+    /// What its retries are paid from.
+    pub budget: Budget,
+    /// Connections that are forwarded as bytes, where they are limited.
+    pub connections: Arc<InFlight>,
+    /// Requests that wait for a connection, where they are limited.
+    pub pending: Arc<InFlight>,
+    /// Requests under way, where they are limited.
+    pub requests: Arc<InFlight>,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            budget: Budget::new(budget::Settings::default()),
+            connections: Arc::default(),
+            pending: Arc::default(),
+            requests: Arc::default(),
+        }
+    }
 }
 
 impl Shared {
-    /// The budget of a destination, the same for all threads.
+    /// With a limit on requests to our application.
     #[must_use]
-    pub fn budget(&self, destination: &Arc<str>) -> Arc<Budget> {
-        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(budget) = budgets.get(destination).and_then(Weak::upgrade) {
-            return budget;
+    pub fn limited(setting: concurrency::Setting) -> Self {
+        Self { limiter: Limiter::new(setting, Instant::now()), ..Self::default() }
+    }
+
+    /// The counters of a destination, the same for all threads.
+    #[must_use]
+    pub fn counters(&self, destination: &Arc<str>) -> Arc<Counters> {
+        let mut known = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counters) = known.get(destination).and_then(Weak::upgrade) {
+            return counters;
         }
-        if budgets.len() >= SWEEP_FROM {
-            budgets.retain(|_, budget| budget.strong_count() > 0);
+        if known.len() >= SWEEP_FROM {
+            known.retain(|_, counters| counters.strong_count() > 0);
         }
-        let budget = Arc::new(Budget::new(budget::Settings::default()));
-        budgets.insert(destination.clone(), Arc::downgrade(&budget));
-        budget
+        let counters = Arc::new(Counters::default());
+        known.insert(destination.clone(), Arc::downgrade(&counters));
+        counters
     }
 }
 
@@ -40,16 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_has_one_budget() {
+    fn a_destination_is_counted_once() {
         let shared = Shared::default();
         let name = |number: usize| -> Arc<str> { format!("web-{number}").into() };
-        let first = shared.budget(&name(0));
-        assert!(Arc::ptr_eq(&first, &shared.budget(&name(0))));
-        assert!(!Arc::ptr_eq(&first, &shared.budget(&name(1))));
+        let first = shared.counters(&name(0));
+        assert!(Arc::ptr_eq(&first, &shared.counters(&name(0))));
+        assert!(!Arc::ptr_eq(&first, &shared.counters(&name(1))));
         for number in 0..10 * SWEEP_FROM {
-            drop(shared.budget(&name(number)));
+            drop(shared.counters(&name(number)));
         }
-        assert!(shared.budgets.lock().unwrap().len() <= SWEEP_FROM);
-        assert!(Arc::ptr_eq(&first, &shared.budget(&name(0))));
+        assert!(shared.counters.lock().unwrap().len() <= SWEEP_FROM);
+        assert!(Arc::ptr_eq(&first, &shared.counters(&name(0))));
     }
 }

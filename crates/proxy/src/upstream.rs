@@ -20,16 +20,18 @@ use crate::config::Limits;
 use crate::ending::Ending;
 use crate::io::Stream;
 use crate::refusal::Refusal;
-use crate::shared::budget::Budget;
+use crate::shared::Counters;
+use crate::shared::in_flight::{InFlight, Permit};
 use crate::telemetry::{EndpointsGauge, HttpSeries};
 use crate::thread::ThreadContext;
-use leno_model::breaker::Accrual;
+use leno_model::breaker::{self, Accrual};
 use leno_model::name::Resource;
 use leno_model::route::OutboundPolicy;
 use leno_model::workload::{Endpoint, EndpointSet};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -305,8 +307,10 @@ impl Peer {
 pub struct Backend {
     /// The object it is.
     pub resource: Resource,
-    /// What its retries are paid from, over all threads.
-    pub budget: Arc<Budget>,
+    /// What all threads count of it.
+    pub counters: Arc<Counters>,
+    /// What its Service allows to be under way.
+    limits: Cell<breaker::Limits>,
     balancer: RefCell<Balancer<Peer>>,
     /// Endpoints of the other family that have no proxy: where nobody listens on the family that was called, the pod's other
     /// address is tried.
@@ -361,12 +365,25 @@ impl Family {
 
 /// A request that waits for a connection.
 #[derive(Debug)]
-pub struct Pending(Rc<Cell<usize>>);
+pub struct Pending {
+    count: Rc<Cell<usize>>,
+    _permit: Option<Permit>,
+}
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.count.set(self.count.get() - 1);
     }
+}
+
+/// One more, where a limit of the Service allows it.
+fn enter(
+    counted: &Arc<InFlight>,
+    max: Option<NonZeroU32>,
+    ending: Ending,
+) -> Result<Option<Permit>, Refusal> {
+    let Some(max) = max else { return Ok(None) };
+    counted.enter(max.get()).map(Some).ok_or_else(|| ending.into())
 }
 
 impl std::fmt::Debug for Backend {
@@ -379,7 +396,7 @@ impl Backend {
     /// Endpoints that discovery keeps current.
     #[must_use]
     pub fn discovered(
-        (resource, budget): (Resource, Arc<Budget>),
+        (resource, counters): (Resource, Arc<Counters>),
         family: Family,
         settings: Settings,
         endpoints: watch::Receiver<Arc<EndpointSet>>,
@@ -388,7 +405,7 @@ impl Backend {
         let mut endpoints = endpoints;
         let family = Some(family);
         let backend =
-            Self { gauge: Some(gauge), family, ..Self::empty((resource, budget), settings) };
+            Self { gauge: Some(gauge), family, ..Self::empty((resource, counters), settings) };
         let now = Instant::now();
         let set = endpoints.borrow_and_update().clone();
         backend.update(&set, now);
@@ -398,16 +415,17 @@ impl Backend {
 
     /// One endpoint, for good.
     #[must_use]
-    pub fn fixed((resource, budget): (Resource, Arc<Budget>), endpoint: Arc<Endpoint>) -> Self {
-        let backend = Self::empty((resource, budget), Settings::default());
+    pub fn fixed((resource, counters): (Resource, Arc<Counters>), endpoint: Arc<Endpoint>) -> Self {
+        let backend = Self::empty((resource, counters), Settings::default());
         backend.update(&EndpointSet { endpoints: vec![endpoint], exists: true }, Instant::now());
         backend
     }
 
-    fn empty((resource, budget): (Resource, Arc<Budget>), settings: Settings) -> Self {
+    fn empty((resource, counters): (Resource, Arc<Counters>), settings: Settings) -> Self {
         Self {
             resource,
-            budget,
+            counters,
+            limits: Cell::default(),
             balancer: RefCell::new(Balancer::new(settings)),
             others: RefCell::new(Balancer::new(settings)),
             endpoints: RefCell::new(None),
@@ -496,13 +514,33 @@ impl Backend {
     /// A place among those that wait for a connection.
     ///
     /// # Errors
-    /// `pending_requests_max` are waiting.
+    /// `pending_requests_max`, or as many as the Service allows, are waiting.
     pub fn pending(&self, thread: &ThreadContext) -> Result<Pending, Refusal> {
         if self.pending.get() >= thread.limits.pending_requests_max {
             return Err(Ending::PendingLimit.into());
         }
+        let max = self.limits.get().pending_max;
+        let permit = enter(&self.counters.pending, max, Ending::CircuitBreakerPending)?;
         self.pending.set(self.pending.get() + 1);
-        Ok(Pending(self.pending.clone()))
+        Ok(Pending { count: self.pending.clone(), _permit: permit })
+    }
+
+    /// A place among the requests that are under way, where the Service limits them.
+    ///
+    /// # Errors
+    /// As many are under way as may be.
+    pub fn admit(&self, limits: breaker::Limits) -> Result<Option<Permit>, Refusal> {
+        self.limits.set(limits);
+        enter(&self.counters.requests, limits.requests_max, Ending::CircuitBreakerRequests)
+    }
+
+    /// The same among connections that are forwarded as bytes.
+    ///
+    /// # Errors
+    /// As many are open as may be.
+    pub fn admit_connection(&self, limits: breaker::Limits) -> Result<Option<Permit>, Refusal> {
+        let max = limits.connections_max;
+        enter(&self.counters.connections, max, Ending::CircuitBreakerConnections)
     }
 
     /// Why nothing could be picked.

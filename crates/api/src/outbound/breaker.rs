@@ -5,11 +5,12 @@
 use super::own::{BreakerMessage, OwnMessage};
 use crate::{WireError, parts};
 use leno_model::breaker::{
-    Accrual, Breaker, FailureAccrual, JITTER_RATIO_MAX, PENALTY_LIMIT, Penalty, SuccessRate,
+    Accrual, Breaker, FailureAccrual, JITTER_RATIO_MAX, Limits, PENALTY_LIMIT, Penalty, SuccessRate,
 };
 use linkerd2_proxy_api::outbound as message;
 use message::failure_accrual::{ConsecutiveFailures, Kind, Unified};
 use message::proxy_protocol::Kind as Protocol;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// A balancer of linkerd's proxies keeps one endpoint at least. Ours keeps half of them.
@@ -40,7 +41,12 @@ pub(super) fn read(
         None if own.is_some_and(|own| own.accrual_off) => Accrual::Off,
         None => Accrual::Default,
     };
-    let breaker = Breaker { accrual };
+    let limits = own.map_or_else(Limits::default, |own| Limits {
+        connections_max: NonZeroU32::new(own.connections_max),
+        pending_max: NonZeroU32::new(own.pending_max),
+        requests_max: NonZeroU32::new(own.requests_max),
+    });
+    let breaker = Breaker { accrual, limits };
     Ok((breaker != Breaker::default()).then(|| Box::new(breaker)))
 }
 
@@ -119,8 +125,15 @@ pub(super) fn accrual_message(breaker: Option<&Breaker>) -> Option<message::Fail
 }
 
 pub(super) fn own_message(breaker: Option<&Breaker>) -> Option<BreakerMessage> {
-    let accrual_off = breaker?.accrual == Accrual::Off;
-    accrual_off.then_some(BreakerMessage { accrual_off })
+    let Breaker { accrual, limits } = breaker?;
+    let number = |limit: Option<NonZeroU32>| limit.map_or(0, NonZeroU32::get);
+    let message = BreakerMessage {
+        accrual_off: *accrual == Accrual::Off,
+        connections_max: number(limits.connections_max),
+        pending_max: number(limits.pending_max),
+        requests_max: number(limits.requests_max),
+    };
+    (message != BreakerMessage::default()).then_some(message)
 }
 
 #[cfg(test)]
@@ -133,13 +146,15 @@ mod tests {
 
     #[test]
     fn both_ways() {
+        let limits = Limits { requests_max: NonZeroU32::new(7), ..Limits::default() };
         let check = |accrual: Accrual| {
-            let breaker = Some(Box::new(Breaker { accrual }));
+            let breaker = Some(Box::new(Breaker { accrual, limits }));
             let message = accrual_message(breaker.as_deref());
             let own = own_message(breaker.as_deref());
             let own = OwnMessage { breaker: own, ..OwnMessage::default() };
             assert_eq!(read(message.as_ref(), Some(&own)), Ok(breaker));
         };
+        check(Accrual::Default);
         check(Accrual::Off);
         check(Accrual::Rule(FailureAccrual::default()));
         check(Accrual::Rule(unified()));
@@ -150,7 +165,7 @@ mod tests {
     #[test]
     fn what_is_not_read() {
         let check = |change: fn(&mut Unified), expected: &str| {
-            let breaker = Breaker { accrual: Accrual::Rule(unified()) };
+            let breaker = Breaker { accrual: Accrual::Rule(unified()), ..Breaker::default() };
             let mut message = accrual_message(Some(&breaker)).unwrap();
             let Some(Kind::Unified(unified)) = &mut message.kind else { panic!("{message:?}") };
             change(unified);

@@ -38,7 +38,7 @@ pub struct OwnMessage {
     /// Lists of filters.
     #[prost(message, repeated, tag = "1")]
     pub filters: Vec<FiltersMessage>,
-    /// What linkerd's failure accrual does not say.
+    /// What linkerd's failure accrual has no field for.
     #[prost(message, optional, tag = "2")]
     pub breaker: Option<BreakerMessage>,
 }
@@ -49,6 +49,15 @@ pub struct BreakerMessage {
     /// No endpoint is ejected.
     #[prost(bool, tag = "1")]
     pub accrual_off: bool,
+    /// Connections that are forwarded as bytes; 0 is unlimited, as below.
+    #[prost(uint32, tag = "2")]
+    pub connections_max: u32,
+    /// Requests that wait for a connection.
+    #[prost(uint32, tag = "3")]
+    pub pending_max: u32,
+    /// Requests from their head to the end of the response.
+    #[prost(uint32, tag = "4")]
+    pub requests_max: u32,
 }
 
 /// Filters of one rule or backend.

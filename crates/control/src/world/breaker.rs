@@ -1,17 +1,19 @@
-//! When endpoints that fail get no requests: annotations of Services.
+//! When endpoints that fail get no requests, and how much of a Service one client may use: annotations of Services.
 //!
 //! The annotations are linkerd's: `balancer.linkerd.io/failure-accrual…`, and `balancer.alpha.linkerd.io/failure-accrual-success-rate…`.
-//! The same names under `balancer.leno.dev/` come first.
+//! The same names under `balancer.leno.dev/` come first. `circuit-breaker.leno.dev/` is Leno's alone.
 
 use super::route::traffic::duration;
 use super::settings::Annotations;
 use crate::source::{Problem, Sourced};
 use leno_model::breaker::{
-    Accrual, Breaker, FailureAccrual, JITTER_RATIO_MAX, PENALTY_LIMIT, Penalty, SuccessRate,
+    Accrual, Breaker, FailureAccrual, JITTER_RATIO_MAX, Limits, PENALTY_LIMIT, Penalty, SuccessRate,
 };
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 const OWN: &str = "balancer.leno.dev/";
+const CIRCUIT: &str = "circuit-breaker.leno.dev/";
 const LINKERD: &str = "balancer.linkerd.io/";
 const LINKERD_ALPHA: &str = "balancer.alpha.linkerd.io/";
 const IGNORED: &str = "it is ignored";
@@ -32,6 +34,9 @@ const PARAMETERS: [&str; 7] = [
     "failure-accrual-success-rate-window",
     "failure-accrual-success-rate-min-requests",
 ];
+
+/// Limits on what is under way.
+const LIMITS: [&str; 3] = ["max-connections", "max-pending", "max-requests"];
 
 /// The annotations of one Service, and what is wrong with them.
 struct Reader<'look, 'text> {
@@ -61,6 +66,19 @@ impl<'text> Reader<'_, 'text> {
             self.wrong.push((key, why));
             default
         })
+    }
+
+    fn limits(&mut self) -> Limits {
+        let [connections_max, pending_max, requests_max] = LIMITS.map(|name| {
+            let key = format!("{CIRCUIT}{name}");
+            let text = (self.annotations)(&key)?.trim();
+            let read = text.parse::<NonZeroU32>().ok();
+            if read.is_none() {
+                self.wrong.push((key, format!("{text:?} is not a number from 1 to {}", u32::MAX)));
+            }
+            read
+        });
+        Limits { connections_max, pending_max, requests_max }
     }
 
     fn accrual(&mut self) -> Accrual {
@@ -118,13 +136,14 @@ impl<'text> Reader<'_, 'text> {
 }
 
 /// Reads the annotations of a Service; `None` where they do not say anything. Annotations that are not valid are reported and ignored.
-pub(super) fn read<T>(
+pub(super) fn read<'names, T>(
     service: &Sourced<T>,
     annotations: Annotations<'_, '_>,
+    names: impl Iterator<Item = &'names str>,
     problems: &mut Vec<Problem>,
 ) -> Option<Box<Breaker>> {
     let mut reader = Reader { annotations, wrong: Vec::new() };
-    let breaker = Breaker { accrual: reader.accrual() };
+    let breaker = Breaker { accrual: reader.accrual(), limits: reader.limits() };
     let mut wrong = reader.wrong;
     for (name, why) in WITHOUT_EFFECT {
         let key = format!("{LINKERD_ALPHA}{name}");
@@ -132,6 +151,13 @@ pub(super) fn read<T>(
             wrong.push((key, format!("has no effect: {why}")));
         }
     }
+    let is_known = |name: &str| match (name.strip_prefix(OWN), name.strip_prefix(CIRCUIT)) {
+        (Some(name), _) => name == "failure-accrual" || PARAMETERS.contains(&name),
+        (_, Some(name)) => LIMITS.contains(&name),
+        _ => true,
+    };
+    let unknown = names.filter(|name| !is_known(name));
+    wrong.extend(unknown.map(|name| (name.to_owned(), "is not a known annotation".to_owned())));
     problems.extend(wrong.into_iter().map(|(key, why)| {
         service.problem(format!("metadata.annotations[{key}]"), format!("{why}; {IGNORED}"))
     }));

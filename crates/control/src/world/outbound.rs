@@ -234,7 +234,7 @@ impl World {
         let declared = declared.map(|d| if d == Declared::Grpc { Declared::Http2 } else { d });
         let http2 = as_http(select(&[Kind::Http, Kind::Grpc]));
         let protocol = protocol(declared, select(&[Kind::Http]), http2, default_opaque(&backend));
-        let breaker = service.breaker.clone().filter(|_| !is_bytes(declared));
+        let breaker = service.breaker.clone();
         OutboundPolicy { parent, protocol, breaker }
     }
 }

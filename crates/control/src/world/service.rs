@@ -61,6 +61,8 @@ impl Service {
             let port = ports.find(|port| port.name.as_deref() == Some(name))?;
             u16::try_from(port.port).ok()
         };
+        let names = service.object.metadata.annotations.iter().flatten();
+        let names = names.map(|(name, _)| name.as_str());
         let own = Settings::read(service, &annotations, Some(&number_of), problems);
         let inherited = namespaces.get(&service.key.namespace).cloned().unwrap_or_default();
         let opaque = own.opaque.or(inherited.for_ports(&number_of).opaque).unwrap_or_default();
@@ -114,7 +116,7 @@ impl Service {
             publish_not_ready: spec.publish_not_ready_addresses == Some(true),
             selector: spec.selector.clone().unwrap_or_default(),
             traffic: Traffic::read(service, None, &annotations, problems),
-            breaker: breaker::read(service, &annotations, problems),
+            breaker: breaker::read(service, &annotations, names, problems),
             node_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
         })
     }

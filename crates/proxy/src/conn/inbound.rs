@@ -21,6 +21,7 @@ use crate::upstream::{Backend, Peer};
 use crate::{balance, http1, http2};
 use leno_model::name::{DnsName, Resource};
 use leno_model::policy::{InboundProtocol, PeerTls};
+use leno_model::route::RequestView as _;
 use leno_runtime::tasks;
 use leno_tls::hello::{self, Hello};
 use leno_tls::{Alpn, Refused};
@@ -519,6 +520,20 @@ impl Side for ToApplication<'_> {
         let labels = || HttpLabels::inbound(&decided.policy, *target, peer);
         let make = || self.thread.recorder.http(&labels());
         decided.series.get_or_init(make).clone()
+    }
+
+    /// The kubelet has no identity. Where the policy admits its probes, it says which requests those are.
+    fn is_probe(&self, request: &View<'_>) -> bool {
+        if self.connection.peer_name().is_some() {
+            return false;
+        }
+        let is_kubelets = |agent: &str| agent.starts_with("kube-probe/");
+        let decided = self.decided.borrow();
+        let policy = decided.as_ref().map(|decided| &*decided.policy);
+        let route = policy.and_then(|policy| leno_model::policy::route_of(policy, request));
+        request.path() == "/grpc.health.v1.Health/Check"
+            || request.any_header("user-agent", &mut { is_kubelets })
+            || route.is_some_and(|route| *route.resource.name() == *"probe")
     }
 
     /// A header tells the other proxy that the application received nothing. Other clients do not get this header.

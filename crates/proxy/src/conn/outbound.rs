@@ -14,6 +14,7 @@ use crate::request::mirror::{copy::Copy, send};
 use crate::request::route::RouteChoice;
 use crate::request::side::Side;
 use crate::request::view::View;
+use crate::shared::in_flight::Permit;
 use crate::telemetry::{Direction, HttpLabels, HttpSeries, NoTls, TcpLabels, TlsLabel, report};
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer, SeriesKey};
@@ -82,6 +83,8 @@ struct Upstream {
     /// What the server has said already.
     spoken: Buffer,
     outstanding: balance::Outstanding<Peer>,
+    /// Its place among those that the Service allows.
+    _permit: Option<Permit>,
 }
 
 /// Where was it going, and what does it carry?
@@ -144,6 +147,8 @@ async fn connect_bytes(
         Distribution::Random(weighted) => pick_weighted(weighted, thread.random.unit()),
     };
     let backend = mesh.backend(destination, backend.ok_or(Ending::BackendInvalid)?).await?;
+    let limits = destination.policy().breaker.as_ref().map(|breaker| breaker.limits);
+    let permit = backend.admit_connection(limits.unwrap_or_default())?;
     let bounds = (None, AttemptPlan::DEFAULT.connects_max);
     let connected = attempts::acquire(thread, &backend, bounds, Instant::now(), async |slot| {
         let _pending = backend.pending(thread)?;
@@ -153,9 +158,10 @@ async fn connect_bytes(
         let dialling = dial::connect(thread, direction, &slot.endpoint, dial::Carries::Bytes);
         let stream = Box::pin(dialling).await?;
         slot.connected();
-        Ok(Upstream { stream, spoken: Buffer::new(), outstanding })
+        Ok((stream, outstanding))
     });
-    Ok(connected.await?.1)
+    let (_, (stream, outstanding)) = connected.await?;
+    Ok(Upstream { stream, spoken: Buffer::new(), outstanding, _permit: permit })
 }
 
 /// Requests of our application to a service.

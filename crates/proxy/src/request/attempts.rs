@@ -3,7 +3,6 @@
 //! The same for HTTP/1, HTTP/2 and bytes. What an attempt is made of is the caller's ([`acquire`]'s `connect`).
 
 use crate::balance::Slot;
-use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
@@ -164,7 +163,7 @@ pub async fn acquire<T>(
             Ok(made) => return Ok((slot, made)),
             Err(refusal) => refusal,
         };
-        if matches!(refusal.ending, Ending::PendingLimit | Ending::SocketUnavailable) {
+        if refusal.ending.is_of_client() {
             return Err(refusal);
         }
         now = Instant::now();

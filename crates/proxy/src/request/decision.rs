@@ -8,7 +8,7 @@ use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
 use crate::telemetry::trace::context::TraceContext;
-use leno_model::breaker::Accrual;
+use leno_model::breaker::{Accrual, Breaker, Limits};
 use leno_model::name::Resource;
 use leno_model::retry::Retry;
 use leno_model::route::{Filter, HeaderChange, Mirror, OutboundPolicy, RequestView as _, Timeouts};
@@ -113,8 +113,17 @@ impl Plan {
     /// When endpoints that fail are ejected, by its Service.
     #[must_use]
     pub fn accrual(&self) -> &Accrual {
-        let breaker = self.route.as_ref().and_then(|route| route.policy().breaker.as_deref());
-        breaker.map_or(&Accrual::Default, |breaker| &breaker.accrual)
+        self.breaker().map_or(&Accrual::Default, |breaker| &breaker.accrual)
+    }
+
+    /// How much may be under way, by its Service.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.breaker().map_or_else(Limits::default, |breaker| breaker.limits)
+    }
+
+    fn breaker(&self) -> Option<&Breaker> {
+        self.route.as_ref()?.policy().breaker.as_deref()
     }
 
     /// How long an attempt may take to the response's head, where another may follow; `retries` were made so far.

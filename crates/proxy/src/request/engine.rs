@@ -16,6 +16,7 @@ use crate::request::retry::{Denied, Judge};
 use crate::request::side::Side;
 use crate::request::timeouts::{self, Clock, Stop, Times};
 use crate::request::view::Kind;
+use crate::shared::in_flight::Permit;
 use crate::telemetry::Direction;
 use crate::telemetry::trace::context::TraceContext;
 use crate::thread::ThreadContext;
@@ -114,10 +115,14 @@ async fn forward<S: Side, C: Codec>(
             Err(refusal) => return End::Answer(refusal.into()),
         }
     };
+    let _permit = match admit(thread, side, request, (&pool, plan)) {
+        Ok(permit) => permit,
+        Err(reply) => return End::Answer(reply),
+    };
     if let Err(reply) = request.prepare(plan) {
         return End::Answer(reply);
     }
-    pool.budget.request(record.begun);
+    pool.counters.budget.request(record.begun);
     let copying = mirror::begin(thread, side, request, plan);
     let end = try_endpoints(thread, side, request, (plan, &pool, clock), record).await;
     if let Some(copying) = copying {
@@ -180,7 +185,10 @@ async fn try_endpoints<S: Side, C: Codec>(
         let next = course.after(outcome, &attempt, record);
         drop(attempt);
         match next {
-            Next::Complete => return End::Complete,
+            Next::Complete => {
+                course.served(record);
+                return End::Complete;
+            }
             Next::Answer(reply) => return End::Answer(reply),
             Next::Broken(broken) => return broken_for_good(side, &slot, broken).await,
             Next::Elsewhere => attempts.move_on(slot),
@@ -193,6 +201,24 @@ async fn try_endpoints<S: Side, C: Codec>(
                 pause(wait).await;
             }
         }
+    }
+}
+
+/// A place among the requests that may be under way: to a Service that limits its clients, or to our application.
+fn admit<S: Side, C: Codec>(
+    thread: &ThreadContext,
+    side: &S,
+    request: &C,
+    (pool, plan): (&Backend, &Plan),
+) -> Result<Option<Permit>, LocalReply> {
+    if side.direction() == Direction::Outbound {
+        return Ok(pool.admit(plan.limits())?);
+    }
+    let Some(limiter) = &thread.shared.limiter else { return Ok(None) };
+    match limiter.enter() {
+        Some(permit) => Ok(Some(permit)),
+        None if side.is_probe(&request.view()) => Ok(None),
+        None => Err(LocalReply::overloaded()),
     }
 }
 
@@ -261,7 +287,7 @@ impl<'a> Course<'a> {
             retries,
             repeatable: self.plan.attempts.after_response,
             deadline: clock.and_then(|clock| clock.times.deadline).map(|(at, _)| at),
-            budget: &self.pool.budget,
+            budget: &self.pool.counters.budget,
             random: self.thread.random.unit(),
             recorder: &self.thread.recorder,
             route: self.plan.route.as_ref()?,
@@ -305,7 +331,7 @@ impl<'a> Course<'a> {
                 let now = Instant::now();
                 attempt.outstanding.finished(now, balance::Outcome::Failure);
                 attempt.slot.refused(now, &self.thread.random);
-                if !self.pool.budget.take(now) {
+                if !self.pool.counters.budget.take(now) {
                     self.denied(record, Denied::Budget);
                     return Next::Answer(Ending::UpstreamRefused.into());
                 }
@@ -314,11 +340,7 @@ impl<'a> Course<'a> {
             }
             Outcome::Rejected(Rejected { answer, wait }) => {
                 let now = Instant::now();
-                let outcome = match balance::Outcome::of_response(answer.status, answer.grpc) {
-                    // The route does not want it, whatever it is.
-                    balance::Outcome::Success => balance::Outcome::Failure,
-                    outcome => outcome,
-                };
+                let outcome = balance::Outcome::of_response(answer.status, answer.grpc);
                 self.finished(attempt, now, outcome);
                 record.rejected(&answer, now);
                 recorder.retried(self.direction, "response");
@@ -343,10 +365,10 @@ impl<'a> Course<'a> {
         let recorder = &self.thread.recorder;
         if broken.repeatable && attempt.may.repeat && !ending.ends_attempt() {
             let now = Instant::now();
-            let paid = self.pool.budget.take(now);
+            let paid = self.pool.counters.budget.take(now);
             // A server that has not begun is not loaded by it, and each request gets this once: it counts and is not denied.
             if !paid && broken.unprocessed {
-                self.pool.budget.spend(now);
+                self.pool.counters.budget.spend(now);
             }
             if paid || broken.unprocessed {
                 recorder.retried(self.direction, ending.flag());
@@ -370,6 +392,16 @@ impl<'a> Course<'a> {
     fn finished<U>(&self, attempt: &Attempt<'_, U>, at: Instant, outcome: balance::Outcome) {
         attempt.outstanding.finished(at, outcome);
         self.pool.judge(self.thread, &attempt.outstanding, self.plan.accrual(), (outcome, at));
+    }
+
+    /// A response of our application was passed on. The limit of requests depends on its latency.
+    fn served(&self, record: &RequestRecord) {
+        if self.direction == Direction::Inbound
+            && let (Some(limiter), Some(at)) = (&self.thread.shared.limiter, record.head_at)
+            && record.status < 500
+        {
+            limiter.answered(at.saturating_duration_since(record.begun), at);
+        }
     }
 
     fn note_denied(&self, judge: &Judge<'_>, record: &mut RequestRecord) {

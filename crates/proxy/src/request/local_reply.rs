@@ -40,6 +40,12 @@ impl LocalReply {
         Self { status: Some(status), headers, ..Ending::Complete.into() }
     }
 
+    /// Our application has as many requests as it can have.
+    #[must_use]
+    pub fn overloaded() -> Self {
+        Self { headers: vec![("retry-after", "1".to_owned())], ..Ending::Overloaded.into() }
+    }
+
     /// The same, with the header that reports a missing application to another proxy.
     #[must_use]
     pub fn unreachable(mut self) -> Self {

@@ -30,6 +30,10 @@ pub trait Side {
     async fn endpoints(&self, plan: &Plan) -> Result<Rc<Backend>, Refusal>;
     /// The numbers of requests to this endpoint.
     fn series(&self, plan: &Plan, slot: &Slot<Peer>) -> Rc<HttpSeries>;
+    /// Whether it asks for the health of our application, which is asked for most when it is worst.
+    fn is_probe(&self, _request: &View<'_>) -> bool {
+        false
+    }
     /// The reply where no endpoint has taken a byte of the request.
     fn unreached(&self, refusal: Refusal) -> LocalReply;
     /// An endpoint lost our connection before it answered: why, if nothing listens there any more.

@@ -25,6 +25,11 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
     ("inbound_http_authz_allow_total", "counter", "Inbound requests that policy allowed."),
     ("inbound_http_authz_deny_total", "counter", "Inbound requests that policy denied."),
     (
+        "inbound_http_concurrency_limit",
+        "gauge",
+        "Requests that the application gets at the same time; the others are shed.",
+    ),
+    (
         "inbound_http_errors_total",
         "counter",
         "Inbound requests that the proxy answered itself, without an endpoint, by reason.",

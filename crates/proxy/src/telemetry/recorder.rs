@@ -189,6 +189,11 @@ impl Recorder {
         cache.known.insert(key, Watched::new(series, Instant::now()));
     }
 
+    /// So many requests may our application have at the same time.
+    pub fn concurrency_limit(&self, limit: u32) {
+        self.word("inbound_http_concurrency_limit", Direction::Inbound, "").set(u64::from(limit));
+    }
+
     /// A request was tried again; `reason` is a word of ours.
     pub fn retried(&self, direction: Direction, reason: &'static str) {
         self.word("http_retries_total", direction, reason).add(1);

@@ -2,7 +2,7 @@
 
 use super::manifests::*;
 use super::*;
-use leno_model::breaker::{Accrual, FailureAccrual, Penalty, SuccessRate};
+use leno_model::breaker::{Accrual, Breaker, FailureAccrual, Limits, Penalty, SuccessRate};
 
 #[track_caller]
 fn check(annotations: &str, expected: &str, problems: &[&str]) {
@@ -16,7 +16,12 @@ fn check(annotations: &str, expected: &str, problems: &[&str]) {
 
 fn shown(policy: &OutboundPolicy) -> String {
     let Some(breaker) = &policy.breaker else { return "-".to_owned() };
-    match &breaker.accrual {
+    let Breaker { accrual, limits } = &**breaker;
+    if *limits != Limits::default() {
+        let Limits { connections_max, pending_max, requests_max } = limits;
+        return format!("{connections_max:?} {pending_max:?} {requests_max:?}");
+    }
+    match accrual {
         Accrual::Default => "default".to_owned(),
         Accrual::Off => "off".to_owned(),
         Accrual::Rule(FailureAccrual { consecutive_max, success_rate, penalty }) => {
@@ -58,6 +63,14 @@ fn rules_of_services() {
 }
 
 #[test]
+fn limits_of_services() {
+    let prefix = "circuit-breaker.leno.dev/max-";
+    check(&format!("{prefix}requests: '100'"), "None None Some(100)", &[]);
+    let all = format!("{prefix}connections: '1', {prefix}pending: '2', {prefix}requests: '3'");
+    check(&all, "Some(1) Some(2) Some(3)", &[]);
+}
+
+#[test]
 fn what_is_not_valid_is_reported_and_ignored() {
     let of = |name: &str| format!("Service a/web: metadata.annotations[{name}]: ");
     let check = |annotations: &str, expected, name: &str, why: &str| {
@@ -90,6 +103,14 @@ fn what_is_not_valid_is_reported_and_ignored() {
     );
     let alone = "balancer.alpha.linkerd.io/failure-accrual-success-rate-window";
     check(&format!("{alone}: 1s"), "-", alone, "has no effect without");
+    for (name, value) in [("max-requests", "0"), ("max-pending", "some")] {
+        let name = format!("circuit-breaker.leno.dev/{name}");
+        let why = format!("\"{value}\" is not a number from 1 to 4294967295");
+        check(&format!("{name}: '{value}'"), "-", &name, &why);
+    }
+    for name in ["circuit-breaker.leno.dev/max-retries", "balancer.leno.dev/accrual"] {
+        check(&format!("{name}: '1'"), "-", name, "is not a known annotation; it is ignored");
+    }
     let unused = "balancer.alpha.linkerd.io/load-biaser-penalty";
     check(&format!("{unused}: 1s"), "-", unused, "has no effect: a failure counts as four times");
 }

@@ -176,6 +176,7 @@ fn what_is_counted_by_words() {
     recorder.retried(Direction::Outbound, "connection_died");
     recorder.retry_denied(Direction::Outbound, "budget");
     recorder.mirrored("answered");
+    recorder.concurrency_limit(32);
     recorder.detected(Direction::Inbound, Duration::from_millis(20), true);
     recorder.authz(Transport::Http, true, &authz()).add(3);
     recorder.authz(Transport::Http, false, &authz()).add(1);
