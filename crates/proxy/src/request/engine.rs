@@ -307,7 +307,7 @@ impl<'a> Course<'a> {
         let wait = judge.again(true, true);
         self.note_denied(&judge, record);
         if wait.is_some() {
-            self.thread.recorder.retried(self.direction, refusal.ending.flag());
+            self.retried(record, refusal.ending.flag());
         }
         wait
     }
@@ -319,7 +319,6 @@ impl<'a> Course<'a> {
         attempt: &Attempt<'_, U>,
         record: &mut RequestRecord,
     ) -> Next {
-        let recorder = &self.thread.recorder;
         let next = match outcome {
             Outcome::Complete => {
                 let outcome = balance::Outcome::of_response(record.status, record.grpc);
@@ -335,7 +334,7 @@ impl<'a> Course<'a> {
                     self.denied(record, Denied::Budget);
                     return Next::Answer(Ending::UpstreamRefused.into());
                 }
-                recorder.retried(self.direction, Ending::UpstreamRefused.flag());
+                self.retried(record, Ending::UpstreamRefused.flag());
                 Next::Elsewhere
             }
             Outcome::Rejected(Rejected { answer, wait }) => {
@@ -343,7 +342,7 @@ impl<'a> Course<'a> {
                 let outcome = balance::Outcome::of_response(answer.status, answer.grpc);
                 self.finished(attempt, now, outcome);
                 record.rejected(&answer, now);
-                recorder.retried(self.direction, "response");
+                self.retried(record, "response");
                 Next::Again(wait)
             }
             Outcome::Broken(broken) => self.after_broken(broken, attempt, record),
@@ -362,7 +361,6 @@ impl<'a> Course<'a> {
         record: &mut RequestRecord,
     ) -> Next {
         let ending = broken.ending();
-        let recorder = &self.thread.recorder;
         if broken.repeatable && attempt.may.repeat && !ending.ends_attempt() {
             let now = Instant::now();
             let paid = self.pool.counters.budget.take(now);
@@ -371,7 +369,7 @@ impl<'a> Course<'a> {
                 self.pool.counters.budget.spend(now);
             }
             if paid || broken.unprocessed {
-                recorder.retried(self.direction, ending.flag());
+                self.retried(record, ending.flag());
                 return Next::Repeat;
             }
             self.denied(record, Denied::Budget);
@@ -379,7 +377,7 @@ impl<'a> Course<'a> {
             && (broken.repeatable || ending.ends_attempt())
             && let Some(wait) = judge.again(broken.repeatable, true)
         {
-            recorder.retried(self.direction, ending.flag());
+            self.retried(record, ending.flag());
             self.finished(attempt, Instant::now(), balance::Outcome::of_ending(ending));
             return Next::Again(wait);
         }
@@ -402,6 +400,11 @@ impl<'a> Course<'a> {
         {
             limiter.answered(at.saturating_duration_since(record.begun), at);
         }
+    }
+
+    fn retried(&self, record: &mut RequestRecord, why: &'static str) {
+        record.retried(why);
+        self.thread.recorder.retried(self.direction, why);
     }
 
     fn note_denied(&self, judge: &Judge<'_>, record: &mut RequestRecord) {

@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 use crate::request::decision::Plan;
 use crate::request::retry::Answer;
 use crate::request::route::RouteChoice;
-use crate::telemetry::request_summary::RequestSummary;
+use crate::telemetry::request_summary::{Attempt, RequestSummary};
 use crate::telemetry::trace::context::TraceContext;
 use crate::telemetry::trace::span::OwnSpan;
 use crate::telemetry::{Direction, HttpSeries};
@@ -16,7 +16,6 @@ use crate::upstream::Peer;
 use leno_model::name::{PeerName, Resource};
 use leno_model::workload::Endpoint;
 use smallvec::SmallVec;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -74,10 +73,7 @@ pub struct Observed {
     service: Option<Resource>,
     /// The endpoint that it was sent to last.
     endpoint: Option<Arc<Endpoint>>,
-    /// When after the beginning each attempt was sent, and where.
-    attempts: SmallVec<[(Duration, SocketAddr); 1]>,
-    /// An attempt was followed by another, whether it reached an endpoint or not.
-    is_retried: bool,
+    attempts: SmallVec<[Attempt; 1]>,
     /// When the wait for the connection of an attempt began.
     acquires_at: Option<Instant>,
     queue: Duration,
@@ -99,7 +95,6 @@ impl Observed {
             service: None,
             endpoint: None,
             attempts: SmallVec::new(),
-            is_retried: false,
             acquires_at: None,
             queue: Duration::ZERO,
             connect: Duration::ZERO,
@@ -137,9 +132,8 @@ impl RequestRecord {
     pub fn acquires(&mut self) {
         if let Some(observed) = &mut self.observed {
             let now = Instant::now();
-            match observed.acquires_at {
-                None => observed.queue = now.saturating_duration_since(self.begun),
-                Some(_) => observed.is_retried = true,
+            if observed.acquires_at.is_none() {
+                observed.queue = now.saturating_duration_since(self.begun);
             }
             observed.acquires_at = Some(now);
         }
@@ -154,7 +148,8 @@ impl RequestRecord {
             let waited = observed.acquires_at.map(|at| now.saturating_duration_since(at));
             observed.connect += waited.unwrap_or_default();
             let after = now.saturating_duration_since(self.begun);
-            observed.attempts.push((after, slot.endpoint.address));
+            let to = Some(slot.endpoint.address);
+            observed.attempts.push(Attempt { after, to, ..Attempt::default() });
         }
         if !self.series.as_ref().is_some_and(|known| Rc::ptr_eq(known, &series)) {
             series.request();
@@ -162,8 +157,25 @@ impl RequestRecord {
         }
     }
 
+    /// Another attempt follows, for this reason. Where no attempt was sent since the last one that failed, the proxy could connect
+    /// to no endpoint.
+    pub fn retried(&mut self, why: &'static str) {
+        let Some(observed) = &mut self.observed else { return };
+        match observed.attempts.last_mut().filter(|last| last.failure.is_empty()) {
+            Some(last) => last.failure = why,
+            None => {
+                let after = self.begun.elapsed();
+                observed.attempts.push(Attempt { after, failure: why, ..Attempt::default() });
+            }
+        }
+    }
+
     /// The endpoint that it was sent to last has given a response that is not passed on: it counts there.
     pub fn rejected(&mut self, answer: &Answer, now: Instant) {
+        if let Some(last) = self.observed.as_mut().and_then(|observed| observed.attempts.last_mut())
+        {
+            last.status = answer.status;
+        }
         if let Some(series) = self.series.take() {
             let latency = now.saturating_duration_since(self.begun);
             series.response(answer.status, answer.grpc, Ending::Complete, latency);
@@ -262,7 +274,6 @@ impl RequestRecord {
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
             attempts: &observed.attempts,
-            is_retried: observed.is_retried,
             retry_denied: self.retry_denied.unwrap_or_default(),
             queue: observed.queue,
             connect: observed.connect,

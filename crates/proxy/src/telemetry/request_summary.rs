@@ -15,6 +15,19 @@ use time::macros::format_description;
 const TIME: StaticFormatDescription =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
+/// One attempt of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it was sent, since the request began.
+    pub after: Duration,
+    /// Its endpoint; `None` where the proxy could connect to none.
+    pub to: Option<SocketAddr>,
+    /// Why another attempt followed, in a word; empty for the last attempt.
+    pub failure: &'static str,
+    /// Status of a response that was not passed on; 0 where there was none.
+    pub status: u16,
+}
+
 /// What is known about a request that has ended. Texts of the client are bytes as received; empty is absent.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestSummary<'a> {
@@ -52,10 +65,7 @@ pub struct RequestSummary<'a> {
     pub request_bytes: u64,
     /// Bytes of the response's body.
     pub response_bytes: u64,
-    /// Attempts that were sent: when after the beginning, and to which endpoint.
-    pub attempts: &'a [(Duration, SocketAddr)],
-    /// An attempt was followed by another, whether it reached an endpoint or not.
-    pub is_retried: bool,
+    pub attempts: &'a [Attempt],
     /// Why the request was not sent once more; empty where no retry was due.
     pub retry_denied: &'a str,
     /// Until the first attempt began: decision, discovery and the wait for a body that is kept.
@@ -80,6 +90,18 @@ impl RequestSummary<'_> {
     pub fn is_failure(&self) -> bool {
         let grpc = self.grpc.is_some_and(super::series::is_grpc_failure);
         self.status >= 500 || grpc || self.ending != Ending::Complete
+    }
+
+    /// How many attempts were sent to an endpoint.
+    #[must_use]
+    pub fn sent(&self) -> usize {
+        self.attempts.iter().filter(|attempt| attempt.to.is_some()).count()
+    }
+
+    /// Whether an attempt was followed by another.
+    #[must_use]
+    pub fn is_retried(&self) -> bool {
+        self.attempts.iter().any(|attempt| !attempt.failure.is_empty())
     }
 
     /// Labels of the endpoint; none where there is no endpoint.
@@ -128,7 +150,7 @@ impl RequestSummary<'_> {
             "grpc_status": self.grpc,
             "request_bytes": self.request_bytes,
             "response_bytes": self.response_bytes,
-            "attempts": self.attempts.len(),
+            "attempts": self.sent(),
             "retry_denied": self.retry_denied,
             "queue_ms": milliseconds(self.queue),
             "connect_ms": milliseconds(self.connect),
@@ -172,8 +194,10 @@ pub(crate) mod tests {
             .into(),
         ..Endpoint::plain("10.0.0.8:80".parse().expect("an address"))
     });
-    static ONE: LazyLock<Vec<(Duration, SocketAddr)>> =
-        LazyLock::new(|| vec![(Duration::from_micros(30), ENDPOINT.address)]);
+    static ONE: LazyLock<[Attempt; 1]> = LazyLock::new(|| {
+        let after = Duration::from_micros(30);
+        [Attempt { after, to: Some(ENDPOINT.address), ..Attempt::default() }]
+    });
     static SERVICE: LazyLock<Resource> =
         LazyLock::new(|| Resource::object("", "Service", "shop", "api"));
 
@@ -199,7 +223,6 @@ pub(crate) mod tests {
             request_bytes: 0,
             response_bytes: 12,
             attempts: ONE.as_slice(),
-            is_retried: false,
             retry_denied: "",
             queue: Duration::from_micros(10),
             connect: Duration::from_micros(20),

@@ -3,7 +3,8 @@
 use super::context::TraceContext;
 use super::otlp::{Event, KeyValue, Kind, Span, Status};
 use crate::telemetry::Direction;
-use crate::telemetry::request_summary::{RequestSummary, object_name};
+use crate::telemetry::request_summary::{Attempt, RequestSummary, object_name};
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `STATUS_CODE_ERROR`.
@@ -54,7 +55,7 @@ impl Sampling {
     pub fn keeps(&self, span: &OwnSpan, request: &RequestSummary<'_>) -> bool {
         span.context.sampled == Some(true)
             || request.is_failure()
-            || request.is_retried
+            || request.is_retried()
             || request.total >= self.slow
     }
 }
@@ -66,10 +67,10 @@ pub fn span(own: &OwnSpan, request: &RequestSummary<'_>) -> Span {
     let method = text(request.method);
     let route = request.route.map(object_name);
     let start = nanoseconds(request.began, Duration::ZERO);
-    let event = |(after, to): &(Duration, std::net::SocketAddr)| Event {
-        time_unix_nano: nanoseconds(request.began, *after),
+    let event = |attempt: &Attempt| Event {
+        time_unix_nano: nanoseconds(request.began, attempt.after),
         name: "attempt".to_owned(),
-        attributes: vec![KeyValue::text("network.peer.address", to.to_string())],
+        attributes: of_attempt(attempt),
     };
     Span {
         trace_id: own.context.trace_id.to_be_bytes().to_vec(),
@@ -83,12 +84,41 @@ pub fn span(own: &OwnSpan, request: &RequestSummary<'_>) -> Span {
         start_time_unix_nano: start,
         end_time_unix_nano: start.saturating_add(whole(request.total)),
         attributes: attributes(request, method, route),
-        events: request.attempts.iter().filter(|_| request.is_retried).map(event).collect(),
+        events: request.attempts.iter().filter(|_| request.is_retried()).map(event).collect(),
         status: request
             .is_failure()
             .then(|| Status { message: request.reason.to_owned(), code: ERROR }),
         flags: u32::from(own.context.sampled == Some(true)),
     }
+}
+
+fn of_attempt(attempt: &Attempt) -> Vec<KeyValue> {
+    let mut all: Vec<KeyValue> = attempt.to.into_iter().flat_map(peer).collect();
+    if attempt.status > 0 {
+        all.push(KeyValue::number("http.response.status_code", i64::from(attempt.status)));
+    }
+    if !attempt.failure.is_empty() {
+        all.push(KeyValue::text("error.type", attempt.failure));
+    }
+    all
+}
+
+fn peer(address: SocketAddr) -> [KeyValue; 2] {
+    [
+        KeyValue::text("network.peer.address", address.ip().to_canonical().to_string()),
+        KeyValue::number("network.peer.port", i64::from(address.port())),
+    ]
+}
+
+/// `server.address`, and `server.port` where the client wrote one.
+fn server(host: &[u8]) -> impl Iterator<Item = KeyValue> {
+    let text = String::from_utf8_lossy(host);
+    let port =
+        text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse::<u16>().ok()?)));
+    let (name, port) = port.map_or((text.as_ref(), None), |(name, port)| (name, Some(port)));
+    let name = KeyValue::text("server.address", name.trim_matches(['[', ']']));
+    let port = port.map(|port| KeyValue::number("server.port", i64::from(port)));
+    [Some(name), port].into_iter().flatten()
 }
 
 fn attributes(
@@ -99,12 +129,13 @@ fn attributes(
     let mut all = vec![
         KeyValue::text("http.request.method", method),
         KeyValue::text("url.path", String::from_utf8_lossy(request.path_alone())),
-        KeyValue::text("server.address", String::from_utf8_lossy(request.host)),
-        KeyValue::number(
-            "http.request.resend_count",
-            request.attempts.len().saturating_sub(1) as i64,
-        ),
+        KeyValue::text("url.scheme", "http"),
     ];
+    all.extend(server(request.host));
+    if request.is_retried() {
+        let again = request.attempts.len().saturating_sub(1);
+        all.push(KeyValue::number("http.request.resend_count", again as i64));
+    }
     if request.status > 0 {
         all.push(KeyValue::number("http.response.status_code", i64::from(request.status)));
     }
@@ -112,7 +143,7 @@ fn attributes(
         all.push(KeyValue::number("rpc.grpc.status_code", i64::from(grpc)));
     }
     if let Some(endpoint) = request.endpoint {
-        all.push(KeyValue::text("network.peer.address", endpoint.address.to_string()));
+        all.extend(peer(endpoint.address));
     }
     if request.is_failure() {
         let kind = match request.ending.is_complete() {
@@ -124,7 +155,7 @@ fn attributes(
     let named = [("leno.client.id", request.client_id), ("leno.server.id", request.server_id)];
     let named = named.into_iter().filter(|(_, id)| !id.is_empty());
     all.extend(named.map(|(name, id)| KeyValue::text(name, id)));
-    all.extend(route.map(|route| KeyValue::text("http.route", route)));
+    all.extend(route.map(|route| KeyValue::text("leno.route", route)));
     all.extend(request.service.map(|service| KeyValue::text("leno.service", object_name(service))));
     all
 }
@@ -189,7 +220,8 @@ mod tests {
         check(&RequestSummary { total: Duration::from_millis(3), ..summary() }, true);
         check(&RequestSummary { status: 500, ..summary() }, true);
         check(&RequestSummary { status: 403, ending: Ending::PolicyDenied, ..summary() }, true);
-        check(&RequestSummary { is_retried: true, ..summary() }, true);
+        let refused = [Attempt { failure: "upstream_refused", ..Attempt::default() }];
+        check(&RequestSummary { attempts: &refused, ..summary() }, true);
         let all = Sampling { rate: 1.0, ..sampling };
         assert!(all.keeps(&own(None, all), &summary()));
     }
@@ -197,11 +229,13 @@ mod tests {
     #[test]
     fn how_a_span_looks() {
         let sampling = Sampling { rate: 1.0, parent_based: true, slow: HOUR };
-        let two = [(Duration::from_millis(1), "10.0.0.1:80".parse().unwrap()); 2];
+        let to = Some("10.0.0.1:80".parse().unwrap());
+        let first = Attempt { to, failure: "response", status: 502, ..Attempt::default() };
+        let two = [first, Attempt { to, ..Attempt::default() }];
         let failed = RequestSummary {
             status: 503,
             attempts: &two,
-            is_retried: true,
+            host: b"api.shop:8080",
             ending: Ending::NoEndpoints,
             reason: "none",
             ..summary()
@@ -210,12 +244,17 @@ mod tests {
         assert_eq!((made.kind, made.name.as_str()), (Kind::Client as i32, "GET"));
         assert_eq!(made.parent_span_id, 7_u64.to_be_bytes());
         assert_eq!(made.end_time_unix_nano - made.start_time_unix_nano, 2_250_000);
-        assert_eq!(made.events.len(), 2);
+        let told = |event: usize| made.events[event].attributes.clone();
+        assert_eq!(told(1), peer("10.0.0.1:80".parse().unwrap()));
+        assert_eq!(told(0).len(), 4);
+        assert!(told(0).contains(&KeyValue::number("http.response.status_code", 502)));
         assert_eq!(made.status, Some(Status { message: "none".into(), code: ERROR }));
         for expected in [
             KeyValue::text("url.path", "/a"),
             KeyValue::text("error.type", "no_endpoints"),
             KeyValue::text("leno.service", "shop/api"),
+            KeyValue::text("server.address", "api.shop"),
+            KeyValue::number("server.port", 8080),
             KeyValue::number("http.response.status_code", 503),
             KeyValue::number("http.request.resend_count", 1),
         ] {
