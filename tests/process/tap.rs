@@ -129,6 +129,28 @@ fn a_tap_drops_what_exceeds_its_rate() {
 }
 
 #[test]
+fn a_tap_shows_no_secret() {
+    let mesh = mesh();
+    let client = mesh.pod("client");
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (refused, _) = Tap::open(client, loopback, "header=cookie");
+    assert_eq!(refused, "HTTP/1.1 400 Bad Request");
+    let (_, mut tap) = Tap::open(client, loopback, "header=x-tenant");
+    let service = SocketAddr::from((mesh.service("server").addresses.v4, HTTP_PORT));
+    client.namespace.run(|| {
+        let mut stream = TcpStream::connect(service).expect("connect");
+        stream.set_read_timeout(Some(wait::LIMIT)).expect("a limit");
+        let head = "GET /page?key=hidden HTTP/1.1\r\nHost: server\r\nX-Tenant: a\r\nCookie: id=hidden\r\n\
+                    Authorization: Bearer hidden\r\nX-Api-Key: hidden\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("ask");
+        stream.read_exact(&mut [0; 8]).expect("an answer");
+    });
+    let request = tap.next();
+    assert_eq!((&request["path"], &request["headers"]["x-tenant"]), (&"/page".into(), &"a".into()));
+    assert!(!request.to_string().contains("hidden"), "{request}");
+}
+
+#[test]
 fn a_tap_is_not_for_everybody() {
     let mesh = mesh();
     let pod = mesh.pod("server");

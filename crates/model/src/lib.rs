@@ -8,6 +8,7 @@
 //! - [`pattern`]: regular expressions of routes, within a budget.
 //! - [`policy`]: who may: [`policy::decide`].
 //! - [`retry`]: when a request is sent again: [`retry::Retry`].
+//! - [`shown_header`]: request headers that an operator may see.
 //! - [`limit`]: limits that both planes respect.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -20,4 +21,5 @@ pub mod pattern;
 pub mod policy;
 pub mod retry;
 pub mod route;
+pub mod shown_header;
 pub mod workload;

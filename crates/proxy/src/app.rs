@@ -189,9 +189,9 @@ fn start_access_log(
     config: &Config,
     registry: &Arc<Registry>,
 ) -> Result<Option<AccessLog>, StartError> {
-    let Some(format) = config.access_log else { return Ok(None) };
+    let Some(settings) = config.access_log.clone() else { return Ok(None) };
     let dropped = registry.counter("access_log_dropped_total", "");
-    AccessLog::start(format, config.limits.access_log_lines_max, dropped, io::stdout())
+    AccessLog::start(settings, config.limits.access_log_lines_max, dropped, io::stdout())
         .map(Some)
         .map_err(StartError::Thread)
 }

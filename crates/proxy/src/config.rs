@@ -3,13 +3,14 @@
 //! There is one table of variables: the calls on [`Reader`] in [`read`] and the functions it uses. Parsing, `--help`,
 //! `/config` and the refusal of unknown names all come from it.
 
+mod access_log;
 mod reader;
 pub mod tracing;
 
 use crate::capture::rules::{PortRange, Settings as CaptureSettings};
 use crate::control_address::ControlAddress;
 use crate::shared::concurrency;
-use crate::telemetry::access_log::Format as AccessLogFormat;
+use crate::telemetry::access_log::Settings as AccessLog;
 use ipnet::IpNet;
 use leno_model::name::{DnsName, SpiffeId, WorkloadId};
 use leno_runtime::log::Format as LogFormat;
@@ -58,7 +59,7 @@ pub struct Config {
     /// How log lines look.
     pub log_format: LogFormat,
     /// Access log on stdout, where it is on.
-    pub access_log: Option<AccessLogFormat>,
+    pub access_log: Option<AccessLog>,
     /// Traces, where they are on.
     pub tracing: Option<tracing::Tracing>,
     /// Everything that has a limit.
@@ -276,9 +277,9 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
 }
 
 /// What is logged, and how.
-fn logs(
-    reader: &mut Reader<'_>,
-) -> (Option<String>, Option<LogFormat>, Option<Option<AccessLogFormat>>) {
+type Logs = (Option<String>, Option<LogFormat>, Option<Option<AccessLog>>);
+
+fn logs(reader: &mut Reader<'_>) -> Logs {
     let log = reader.with_default(
         "LOG",
         "info",
@@ -289,15 +290,7 @@ fn logs(
         reader.with_default("LOG_FORMAT", "plain", "format of log lines: plain or json", |text| {
             text.parse()
         });
-    let access_log = reader.with_default(
-        "ACCESS_LOG",
-        "off",
-        "access log on standard output: off, json or apache",
-        |text| {
-            if text == "off" { Ok(None) } else { text.parse().map(Some) }
-        },
-    );
-    (log, log_format, access_log)
+    (log, log_format, access_log::read(reader))
 }
 
 /// What holds while the control plane is away.

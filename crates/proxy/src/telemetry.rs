@@ -23,6 +23,7 @@ pub mod registry;
 pub mod report;
 pub mod request_summary;
 pub mod series;
+pub mod shown_headers;
 pub mod tap;
 pub mod text;
 pub mod trace;

@@ -52,6 +52,9 @@ pub(crate) struct Filters {
     /// Only requests that failed: status 5xx, a failed gRPC status, or an ending that is not complete
     #[arg(long)]
     pub(crate) failed: bool,
+    /// Show this request header too; can be repeated; headers that carry secrets are refused
+    #[arg(long = "header", value_name = "NAME")]
+    pub(crate) headers: Vec<String>,
     /// Limit of requests per second from each proxy; further ones are dropped and counted
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_rate: u32,

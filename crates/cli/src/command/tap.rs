@@ -108,6 +108,9 @@ impl Subject {
                 put(name, value);
             }
         }
+        for name in &filters.headers {
+            put("header", name);
+        }
         if let Some(slow) = filters.slow {
             put("slow", &leno_runtime::duration::write(slow));
         }
@@ -157,12 +160,13 @@ mod tests {
             status: Some("5xx".into()),
             slow: Some(Duration::from_millis(1500)),
             failed: true,
+            headers: vec!["x-tenant".into(), "x-id".into()],
             max_rate: 5,
         };
         check(
             None,
             &all,
-            "max-rate=5&to=deployment/default/api&path=/a%20b%26c&method=GET&status=5xx&slow=1500ms&failed=true",
+            "max-rate=5&to=deployment/default/api&path=/a%20b%26c&method=GET&status=5xx&header=x-tenant&header=x-id&slow=1500ms&failed=true",
         );
         let why = "a Service has no --to: svc/NAME shows the requests to it";
         check(service, &all, why);

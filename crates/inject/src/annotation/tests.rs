@@ -75,6 +75,14 @@ fn annotations() {
         "! annotation config.leno.dev/tracing-collector: \"otel:4317\" is not http://HOST:PORT or grpc://HOST:PORT; \
          ! annotation config.leno.dev/tracing-sampling-rate: \"1\" is not a share from 0% to 100%",
     );
+    check(
+        "config.leno.dev/access-log-headers=X-Tenant, x-id; config.leno.dev/access-log-sampling-rate=10%",
+        "access-log-headers=x-tenant,x-id; access-log-sampling-rate=10%",
+    );
+    check(
+        "config.leno.dev/access-log-headers=x-id,Cookie",
+        "! annotation config.leno.dev/access-log-headers: the header cookie carries secrets and is never shown",
+    );
     check("config.leno.dev/colour=red", "! annotation config.leno.dev/colour is not known");
     check("config.leno.dev/=1", "! annotation config.leno.dev/ is not known");
     check(

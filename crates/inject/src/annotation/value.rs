@@ -269,6 +269,11 @@ pub(super) fn collector(text: &str) -> Result<String, String> {
     }
 }
 
+/// Names with commas between them.
+pub(super) fn headers(text: &str) -> Result<String, String> {
+    leno_model::shown_header::names(text).map(|names| names.join(","))
+}
+
 /// `0%` to `100%`.
 pub(super) fn share(text: &str) -> Result<String, String> {
     let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());

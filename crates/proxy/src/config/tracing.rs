@@ -83,7 +83,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Option<Tracing>> {
 }
 
 /// `12.5%` as a share of 1.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     match number {
         Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),

@@ -15,6 +15,7 @@ use crate::request::local_reply::LocalReply;
 use crate::request::mirror::copy::{self, Copy, NotCopied, Tee};
 use crate::request::record::{Description, RequestRecord};
 use crate::request::view::View;
+use crate::telemetry::shown_headers::{self, Name};
 use crate::thread::ThreadContext;
 use crate::upstream::{Peer, acquire};
 use leno_http1::edit::{self, Edit, Persistence};
@@ -159,7 +160,7 @@ impl Codec for Http1Request<'_> {
         View::http1(&self.parts.request, self.ahead.filled())
     }
 
-    fn describe(&self) -> Description {
+    fn describe(&self, headers: &[Name]) -> Description {
         let (head, bytes) = (&self.parts.request, self.ahead.filled());
         let header = |name| head.header(bytes, name).unwrap_or_default().to_vec();
         Description {
@@ -169,6 +170,7 @@ impl Codec for Http1Request<'_> {
             host: head.authority(bytes).unwrap_or_default().to_vec(),
             user_agent: header("user-agent"),
             referer: header("referer"),
+            headers: shown_headers::values(headers, |name| head.header(bytes, name)),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::request::retry::{Answer, Wait};
 use crate::request::side::Side;
 use crate::request::timeouts::Progress;
 use crate::request::view::View;
+use crate::telemetry::shown_headers::{self, Name};
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
 use bytes::Bytes;
@@ -96,7 +97,7 @@ impl Codec for Http2Request {
         View::http2(&self.parts)
     }
 
-    fn describe(&self) -> Description {
+    fn describe(&self, headers: &[Name]) -> Description {
         let parts = &self.parts;
         let header =
             |name| parts.headers.get(name).map_or_else(Vec::new, |value| value.as_bytes().to_vec());
@@ -107,6 +108,9 @@ impl Codec for Http2Request {
             host: parts.uri.authority().map_or_else(|| header("host"), |host| host.as_str().into()),
             user_agent: header("user-agent"),
             referer: header("referer"),
+            headers: shown_headers::values(headers, |name| {
+                parts.headers.get(name).map(HeaderValue::as_bytes)
+            }),
         }
     }
 

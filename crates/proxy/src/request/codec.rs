@@ -13,6 +13,7 @@ use crate::request::retry::{Answer, Judge};
 use crate::request::timeouts::Stop;
 use crate::request::view::View;
 use crate::telemetry::Direction;
+use crate::telemetry::shown_headers::Name;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use std::rc::Rc;
@@ -29,8 +30,8 @@ pub trait Codec {
 
     /// What routing and policy read of it.
     fn view(&self) -> View<'_>;
-    /// What the access log says of it.
-    fn describe(&self) -> Description;
+    /// What access log, taps and traces show of it, with the headers of these names.
+    fn describe(&self, headers: &[Name]) -> Description;
     /// Makes the request that goes on: with the plan's changes, ready to be sent.
     fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply>;
     /// What one attempt at this endpoint needs.

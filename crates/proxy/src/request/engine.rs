@@ -95,7 +95,8 @@ fn observe<C: Codec>(thread: &ThreadContext, request: &C) -> Box<Observed> {
     let incoming = TraceContext::of(&request.view());
     let tracer = thread.observers.tracer.as_ref();
     let span = tracer.map(|tracer| tracer.begin(incoming, &thread.random));
-    Box::new(Observed::new(request.describe(), incoming, span))
+    let description = request.describe(&thread.observers.headers());
+    Box::new(Observed::new(description, incoming, span))
 }
 
 /// Sends the request to an endpoint of its backend, and copies of it to mirrors.

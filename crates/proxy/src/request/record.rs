@@ -8,6 +8,7 @@ use crate::request::decision::Plan;
 use crate::request::retry::Answer;
 use crate::request::route::RouteChoice;
 use crate::telemetry::request_summary::{Attempt, RequestSummary};
+use crate::telemetry::shown_headers::Values;
 use crate::telemetry::trace::context::TraceContext;
 use crate::telemetry::trace::span::OwnSpan;
 use crate::telemetry::{Direction, HttpSeries};
@@ -57,6 +58,8 @@ pub struct Description {
     /// Empty where the request has none; so is the referer.
     pub user_agent: Vec<u8>,
     pub referer: Vec<u8>,
+    /// Headers that somebody asked for by name.
+    pub headers: Values,
 }
 
 /// What is noted about a request only while somebody looks: access log, tap or traces.
@@ -269,6 +272,7 @@ impl RequestRecord {
             host: &description.host,
             user_agent: &description.user_agent,
             referer: &description.referer,
+            headers: &description.headers,
             status: self.status,
             grpc: self.grpc,
             request_bytes: self.request_bytes,
@@ -283,6 +287,6 @@ impl RequestRecord {
             reason: &reason,
             trace_id: &trace_id,
         };
-        thread.observers.ended(&summary, observed.span.as_ref());
+        thread.observers.ended(&summary, observed.span.as_ref(), &thread.random);
     }
 }

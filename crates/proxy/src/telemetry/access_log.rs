@@ -4,6 +4,7 @@
 //! reader of stdout is slower than we are, lines are dropped and counted, and no request waits.
 
 use super::request_summary::{RequestSummary, milliseconds};
+use super::shown_headers::{self, Name};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::str::FromStr;
@@ -40,6 +41,16 @@ impl FromStr for Format {
     }
 }
 
+/// Settings of the access log, where it is on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub format: Format,
+    /// Request headers in JSON lines.
+    pub headers: Vec<Name>,
+    /// Share of the requests that are logged, 0 to 1. Requests that failed are always logged.
+    pub sampling: f64,
+}
+
 enum Message {
     Line(String),
     /// Flush, answer, end.
@@ -49,7 +60,7 @@ enum Message {
 /// Takes records; cheap to clone, one per data thread.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
-    format: Format,
+    settings: Settings,
     queue: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
 }
@@ -60,7 +71,7 @@ impl AccessLog {
     /// # Errors
     /// The system starts no thread.
     pub fn start(
-        format: Format,
+        settings: Settings,
         lines_max: usize,
         dropped: Arc<AtomicU64>,
         out: impl Write + Send + 'static,
@@ -69,12 +80,21 @@ impl AccessLog {
         std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || write_lines(&lines, BufWriter::new(out)))?;
-        Ok(Self { format, queue, dropped })
+        Ok(Self { settings, queue, dropped })
     }
 
-    /// Queues a line; never waits.
-    pub fn write(&self, record: &RequestSummary<'_>) {
-        match self.queue.try_send(Message::Line(line(self.format, record))) {
+    /// Request headers that its lines have.
+    #[must_use]
+    pub fn headers(&self) -> &[Name] {
+        &self.settings.headers
+    }
+
+    /// Queues a line, or leaves the request out by `random`, which is from 0 to 1; never waits.
+    pub fn write(&self, record: &RequestSummary<'_>, random: f64) {
+        if random >= self.settings.sampling && !record.is_failure() {
+            return;
+        }
+        match self.queue.try_send(Message::Line(line(&self.settings, record))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -114,10 +134,10 @@ fn write_lines(queue: &Receiver<Message>, mut out: impl Write) {
 }
 
 /// The line, with its newline.
-fn line(format: Format, record: &RequestSummary<'_>) -> String {
-    match format {
+fn line(settings: &Settings, record: &RequestSummary<'_>) -> String {
+    match settings.format {
         Format::Apache => apache(record),
-        Format::Json => json(record),
+        Format::Json => json(record, &settings.headers),
     }
 }
 
@@ -169,7 +189,7 @@ fn escape(line: &mut String, bytes: &[u8]) {
     }
 }
 
-fn json(record: &RequestSummary<'_>) -> String {
+fn json(record: &RequestSummary<'_>, headers: &[Name]) -> String {
     let mut fields = record.fields();
     let mut put = |name: &str, bytes: &[u8]| {
         fields.insert(name.to_owned(), String::from_utf8_lossy(bytes).into());
@@ -177,6 +197,9 @@ fn json(record: &RequestSummary<'_>) -> String {
     put("uri", record.path);
     put("user_agent", record.user_agent);
     put("referer", record.referer);
+    if !headers.is_empty() {
+        fields.insert("headers".to_owned(), shown_headers::json(record.headers, headers));
+    }
     let mut line = serde_json::Value::Object(fields).to_string();
     line.push('\n');
     line
@@ -189,10 +212,14 @@ mod tests {
     use crate::telemetry::request_summary::tests::summary;
     use std::sync::Mutex;
 
+    fn settings(format: Format) -> Settings {
+        Settings { format, headers: Vec::new(), sampling: 1.0 }
+    }
+
     #[test]
     fn apache_lines() {
         let check = |record: &RequestSummary<'_>, expected: &str| {
-            assert_eq!(line(Format::Apache, record), expected);
+            assert_eq!(line(&settings(Format::Apache), record), expected);
         };
         check(
             &summary(),
@@ -222,7 +249,7 @@ mod tests {
 
     #[test]
     fn json_lines() {
-        let text = line(Format::Json, &summary());
+        let text = line(&settings(Format::Json), &summary());
         assert!(text.ends_with("}\n") && text.matches('\n').count() == 1, "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["timestamp"], "2026-11-21T09:05:01.023Z");
@@ -231,6 +258,27 @@ mod tests {
         assert_eq!(value["first_byte_ms"], 1.5);
         assert_eq!(value["attempts"], 1);
         assert_eq!(value["ending"], "complete");
+        assert_eq!(value.get("headers"), None);
+        let chosen = Settings { headers: vec!["x-tenant".into()], ..settings(Format::Json) };
+        let headers = [("x-tenant".into(), b"a".to_vec()), ("x-other".into(), b"b".to_vec())];
+        let text = line(&chosen, &RequestSummary { headers: &headers, ..summary() });
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["headers"], serde_json::json!({"x-tenant": "a"}));
+    }
+
+    #[test]
+    fn sampled_lines() {
+        let out = Shared::default();
+        let some = Settings { sampling: 0.5, ..settings(Format::Json) };
+        let log = AccessLog::start(some, 16, Arc::default(), out.clone()).unwrap();
+        log.write(&summary(), 0.4);
+        log.write(&summary(), 0.5);
+        log.write(&RequestSummary { status: 503, ..summary() }, 0.9);
+        log.finish(Duration::from_mins(1));
+        let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
+        let statuses: Vec<_> =
+            ["\"status\":200", "\"status\":503"].map(|status| text.matches(status).count()).into();
+        assert_eq!(statuses, [1, 1], "{text}");
     }
 
     #[derive(Clone, Default)]
@@ -250,9 +298,10 @@ mod tests {
     #[test]
     fn finish_writes_what_is_queued() {
         let out = Shared::default();
-        let log = AccessLog::start(Format::Json, 16, Arc::default(), out.clone()).unwrap();
+        let log =
+            AccessLog::start(settings(Format::Json), 16, Arc::default(), out.clone()).unwrap();
         for _ in 0..10 {
-            log.write(&summary());
+            log.write(&summary(), 0.0);
         }
         log.finish(Duration::from_mins(1));
         assert_eq!(out.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 10);
@@ -276,9 +325,10 @@ mod tests {
     fn a_stuck_stdout_drops_lines_and_blocks_nobody() {
         let (let_go, stuck) = std::sync::mpsc::channel();
         let dropped = Arc::new(AtomicU64::new(0));
-        let log = AccessLog::start(Format::Apache, 4, dropped.clone(), Stuck(stuck)).unwrap();
+        let log =
+            AccessLog::start(settings(Format::Apache), 4, dropped.clone(), Stuck(stuck)).unwrap();
         for _ in 0..1000 {
-            log.write(&summary());
+            log.write(&summary(), 0.0);
         }
         // Four wait in the queue; what the thread holds fits its buffer or is the one that is stuck.
         let lost = dropped.load(Ordering::Relaxed);

@@ -2,10 +2,13 @@
 
 use super::access_log::AccessLog;
 use super::request_summary::RequestSummary;
+use super::shown_headers::Name;
 use super::tap::Taps;
 use super::trace::span::OwnSpan;
 use super::trace::tracer::Tracer;
 use leno_model::name::SpiffeId;
+use leno_runtime::random::Random;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One per data thread; cheap to clone.
@@ -25,10 +28,20 @@ impl Observers {
         self.access_log.is_some() || self.tracer.is_some() || self.taps.are_open()
     }
 
+    /// Request headers that one of them wants.
+    #[must_use]
+    pub fn headers(&self) -> Cow<'_, [Name]> {
+        let logged = self.access_log.as_ref().map_or(&[][..], AccessLog::headers);
+        match self.taps.headers() {
+            tapped if tapped.is_empty() => Cow::Borrowed(logged),
+            tapped => Cow::Owned(logged.iter().cloned().chain(tapped).collect()),
+        }
+    }
+
     /// Shows a request that has ended to all of them.
-    pub fn ended(&self, summary: &RequestSummary<'_>, span: Option<&OwnSpan>) {
+    pub fn ended(&self, summary: &RequestSummary<'_>, span: Option<&OwnSpan>, random: &Random) {
         if let Some(log) = &self.access_log {
-            log.write(summary);
+            log.write(summary, random.unit());
         }
         if self.taps.are_open() {
             self.taps.offer(summary);

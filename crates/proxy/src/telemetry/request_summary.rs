@@ -1,6 +1,7 @@
 //! A request that has ended, as access log, tap and traces see it.
 
 use super::labels::Direction;
+use super::shown_headers::Name;
 use crate::ending::Ending;
 use leno_model::name::Resource;
 use leno_model::workload::{Endpoint, Labels};
@@ -57,6 +58,8 @@ pub struct RequestSummary<'a> {
     pub user_agent: &'a [u8],
     /// `referer`.
     pub referer: &'a [u8],
+    /// Request headers that somebody asked for by name.
+    pub headers: &'a [(Name, Vec<u8>)],
     /// Status sent to the client; 0 where none was sent.
     pub status: u16,
     /// `grpc-status` sent to the client.
@@ -110,11 +113,25 @@ impl RequestSummary<'_> {
         self.endpoint.map(|endpoint| &endpoint.labels)
     }
 
-    /// The path without its query, which may hold secrets.
+    /// The path alone: a query may hold secrets, and so may the user in an absolute form.
     #[must_use]
     pub fn path_alone(&self) -> &[u8] {
         let end = self.path.iter().position(|byte| *byte == b'?').unwrap_or(self.path.len());
-        &self.path[..end]
+        let path = &self.path[..end];
+        let is_slash = |byte: &u8| *byte == b'/';
+        match path.windows(3).position(|window| window == b"://") {
+            Some(scheme) if !path.starts_with(b"/") => {
+                let after = &path[scheme + 3..];
+                after.iter().position(is_slash).map_or(b"/", |at| &after[at..])
+            }
+            _ => path,
+        }
+    }
+
+    /// The host without a user, which may hold a password.
+    #[must_use]
+    pub fn host_alone(&self) -> &[u8] {
+        self.host.rsplit(|byte| *byte == b'@').next().unwrap_or_default()
     }
 
     /// A value of the endpoint's labels, with or without `dst_` before the name.
@@ -145,7 +162,7 @@ impl RequestSummary<'_> {
             "route": named(self.route),
             "method": text(self.method),
             "version": self.version,
-            "host": text(self.host),
+            "host": text(self.host_alone()),
             "status": self.status,
             "grpc_status": self.grpc,
             "request_bytes": self.request_bytes,
@@ -201,6 +218,22 @@ pub(crate) mod tests {
     static SERVICE: LazyLock<Resource> =
         LazyLock::new(|| Resource::object("", "Service", "shop", "api"));
 
+    #[test]
+    fn paths_and_hosts_have_no_secrets() {
+        for (path, expected) in [
+            ("/a?key=1", "/a"),
+            ("/a://b?c", "/a://b"),
+            ("http://user:word@web/a?key=1", "/a"),
+            ("http://user:word@web", "/"),
+            ("*", "*"),
+        ] {
+            let request = RequestSummary { path: path.as_bytes(), ..summary() };
+            assert_eq!(request.path_alone(), expected.as_bytes(), "{path}");
+        }
+        let request = RequestSummary { host: b"user:word@web:80", ..summary() };
+        assert_eq!(request.host_alone(), b"web:80");
+    }
+
     /// A request of `web` to the Service `api`.
     pub(crate) fn summary() -> RequestSummary<'static> {
         RequestSummary {
@@ -218,6 +251,7 @@ pub(crate) mod tests {
             host: b"web",
             user_agent: b"curl/8",
             referer: b"",
+            headers: &[],
             status: 200,
             grpc: None,
             request_bytes: 0,

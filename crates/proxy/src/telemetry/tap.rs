@@ -7,6 +7,7 @@ pub mod filter;
 
 use super::request_summary::RequestSummary;
 use super::series::lock;
+use super::shown_headers::{self, Name};
 use bytes::Bytes;
 use filter::Wanted;
 use hyper::body::{Body, Frame};
@@ -34,6 +35,8 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Taps {
     /// How many there are: the only thing that a request reads while nobody taps.
     open: AtomicUsize,
+    /// How many of them want headers.
+    with_headers: AtomicUsize,
     list: Mutex<List>,
 }
 
@@ -73,7 +76,7 @@ impl Taps {
         list.next_id += 1;
         let second = (Instant::now(), 0);
         list.taps.push(Tap { id, wanted, second, queue, dropped: dropped.clone() });
-        self.open.store(list.taps.len(), Ordering::Relaxed);
+        self.count(&list);
         let mut report = tokio::time::interval(REPORT_INTERVAL);
         report.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ends = Instant::now() + LIFE_MAX;
@@ -92,7 +95,10 @@ impl Taps {
                 tap.dropped.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let line = line.get_or_insert_with(|| line_of(summary)).clone();
+            let line = match tap.wanted.headers.as_slice() {
+                [] => line.get_or_insert_with(|| line_of(summary, &[])).clone(),
+                wanted => line_of(summary, wanted),
+            };
             if tap.queue.try_send(line).is_err() {
                 tap.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -102,7 +108,22 @@ impl Taps {
     fn close(&self, id: u64) {
         let mut list = lock(&self.list);
         list.taps.retain(|tap| tap.id != id);
+        self.count(&list);
+    }
+
+    fn count(&self, list: &List) {
         self.open.store(list.taps.len(), Ordering::Relaxed);
+        let with_headers = list.taps.iter().filter(|tap| !tap.wanted.headers.is_empty()).count();
+        self.with_headers.store(with_headers, Ordering::Relaxed);
+    }
+
+    /// Request headers that open taps want.
+    #[must_use]
+    pub fn headers(&self) -> Vec<Name> {
+        if self.with_headers.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        lock(&self.list).taps.iter().flat_map(|tap| tap.wanted.headers.iter().cloned()).collect()
     }
 }
 
@@ -118,10 +139,13 @@ impl Tap {
     }
 }
 
-/// One JSON object with its newline. No headers; and no query, which may hold secrets.
-fn line_of(summary: &RequestSummary<'_>) -> Bytes {
+/// One JSON object with its newline. Only these headers; and no query, which may hold secrets.
+fn line_of(summary: &RequestSummary<'_>, headers: &[Name]) -> Bytes {
     let mut fields = summary.fields();
     fields.insert("path".to_owned(), json!(String::from_utf8_lossy(summary.path_alone())));
+    if !headers.is_empty() {
+        fields.insert("headers".to_owned(), shown_headers::json(summary.headers, headers));
+    }
     let mut line = serde_json::Value::Object(fields).to_string();
     line.push('\n');
     line.into()

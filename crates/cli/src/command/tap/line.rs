@@ -12,7 +12,7 @@ pub(super) fn short(request: &Value, columns: Option<usize>) -> String {
     let text = |name: &str| text(request, name);
     let side = |name: &str| output::cut(&or_dash(&identity(text(name))), IDENTITY);
     let line = format!(
-        "{} {:<3} {:<IDENTITY$} {:<IDENTITY$} {:<6} {:<4} {:>9} {}{}{}",
+        "{} {:<3} {:<IDENTITY$} {:<IDENTITY$} {:<6} {:<4} {:>9} {}{}{}{}",
         time(text("timestamp")),
         if text("direction") == "inbound" { "in" } else { "out" },
         side("client.id"),
@@ -23,6 +23,7 @@ pub(super) fn short(request: &Value, columns: Option<usize>) -> String {
         printable(text("path")),
         attempts(request),
         reason(request),
+        headers(request),
     );
     columns.map_or_else(|| line.clone(), |columns| cut_end(&line, columns))
 }
@@ -34,7 +35,7 @@ pub(super) fn wide(request: &Value) -> String {
     let time = |name: &str| milliseconds(request, name);
     format!(
         "{} {} {} -> {} {} {} host={} status={} total={} queue={} connect={} first-byte={} \
-         attempts={} retry-denied={} endpoint={} pod={} service={} route={} bytes={}/{} trace={}{}",
+         attempts={} retry-denied={} endpoint={} pod={} service={} route={} bytes={}/{} trace={}{}{}",
         text("timestamp"),
         text("direction"),
         text("client.id"),
@@ -57,6 +58,7 @@ pub(super) fn wide(request: &Value) -> String {
         number("response_bytes"),
         text("trace_id"),
         reason(request),
+        headers(request),
     )
 }
 
@@ -114,6 +116,15 @@ fn reason(request: &Value) -> String {
     }
 }
 
+/// `  x-tenant=a` for each header that was asked for and found.
+fn headers(request: &Value) -> String {
+    let found = request.get("headers").and_then(Value::as_object).into_iter().flatten();
+    let shown = |(name, value): (&String, &Value)| {
+        format!("  {name}={}", printable(value.as_str().unwrap_or_default()))
+    };
+    found.map(shown).collect()
+}
+
 fn cut_end(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
@@ -135,10 +146,11 @@ mod tests {
             "status": 503, "grpc_status": null, "total_ms": 12.34, "queue_ms": 0.1, "connect_ms": 1.0,
             "first_byte_ms": 12.0, "attempts": 2, "retry_denied": "budget", "target.addr": "10.0.0.8:80", "target.pod": "api-1",
             "service": "shop/api", "route": "", "request_bytes": 1, "response_bytes": 2, "host": "api",
-            "trace_id": "", "ending": "upstream_reset", "reason": "the server reset"
+            "trace_id": "", "ending": "upstream_reset", "reason": "the server reset",
+            "headers": {"x-tenant": "a\tb"}
         });
         let line = "12:00:01.234 out shop/web             shop/api             GET    503     12.3ms /a?[2J  \
-                    2 attempts  upstream_reset: the server reset";
+                    2 attempts  upstream_reset: the server reset  x-tenant=a?b";
         assert_eq!(short(&request, None), line);
         assert_eq!(short(&request, Some(20)), "12:00:01.234 out sh…");
         assert_eq!(
@@ -146,7 +158,7 @@ mod tests {
             "2026-11-21T12:00:01.234Z outbound spiffe://cluster.local/ns/shop/sa/web -> \
              spiffe://cluster.local/ns/shop/sa/api GET /a?[2J host=api status=503 total=12.3ms queue=0.1ms \
              connect=1.0ms first-byte=12.0ms attempts=2 retry-denied=budget endpoint=10.0.0.8:80 pod=api-1 service=shop/api route=- \
-             bytes=1/2 trace=-  upstream_reset: the server reset"
+             bytes=1/2 trace=-  upstream_reset: the server reset  x-tenant=a?b"
         );
         let grpc =
             json!({"status": 200, "grpc_status": 14, "total_ms": 2500.0, "ending": "complete"});

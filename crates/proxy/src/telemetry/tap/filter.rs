@@ -1,6 +1,7 @@
 //! Which requests a tap wants, read from the query of `GET /tap`. Pure.
 
 use crate::telemetry::request_summary::RequestSummary;
+use crate::telemetry::shown_headers::{self, NAMES_MAX, Name};
 use percent_encoding::percent_decode_str;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const QUERY_BYTES_MAX: usize = 4096;
 pub struct Wanted {
     /// Lines per second.
     pub rate_max: u32,
+    /// Request headers to show.
+    pub headers: Vec<Name>,
     to: Option<To>,
     /// The path begins with this.
     path: Option<String>,
@@ -41,6 +44,7 @@ impl Default for Wanted {
     fn default() -> Self {
         Self {
             rate_max: RATE,
+            headers: Vec::new(),
             to: None,
             path: None,
             method: None,
@@ -53,7 +57,7 @@ impl Default for Wanted {
 }
 
 impl Wanted {
-    /// Reads a query: `to=deployment/shop/web&path=/api&method=GET&status=5xx&slow=100ms&failed=true&max-rate=50`.
+    /// Reads a query: `to=deployment/shop/web&path=/api&method=GET&status=5xx&slow=100ms&failed=true&header=x-tenant&max-rate=50`.
     ///
     /// # Errors
     /// Every parameter that is not known or not valid, one sentence each.
@@ -87,6 +91,10 @@ impl Wanted {
                 self.direction = Some(value.to_owned());
             }
             "direction" => return Err(format!("{value:?} is not one of inbound, outbound")),
+            "header" if self.headers.len() == NAMES_MAX => {
+                return Err(format!("more than {NAMES_MAX} headers"));
+            }
+            "header" => self.headers.push(shown_headers::name(value)?),
             "max-rate" => match value.parse() {
                 Ok(rate @ 1..=RATE_MAX) => self.rate_max = rate,
                 _ => return Err(format!("{value:?} is not a number from 1 to {RATE_MAX}")),

@@ -55,6 +55,13 @@ fn queries_that_are_refused() {
     check("to=pod/shop/", &["to: \"pod/shop/\" has no name"]);
     check("failed=maybe", &["failed: \"maybe\" is not one of true, false"]);
     check("max-rate=0", &["max-rate: \"0\" is not a number from 1 to 10000"]);
+    check("header=a%20b", &["header: \"a b\" is not the name of a header"]);
+    for secret in ["Authorization", "Cookie", "Set-Cookie", "Proxy-Authorization", "X-Api-Key"] {
+        let name = secret.to_ascii_lowercase();
+        let why = format!("header: the header {name} carries secrets and is never shown");
+        check(&format!("header={secret}"), &[&why]);
+    }
+    check(&["header=x"; 17].join("&"), &["header: more than 16 headers"]);
     check("direction=up", &["direction: \"up\" is not one of inbound, outbound"]);
     for status in ["6xx", "20", "2xxx", "500-", "xx", "é"] {
         let why = format!("status: {status:?} is not a status such as 404, 5xx or 500-503");
@@ -89,6 +96,24 @@ async fn a_tap_is_bounded_and_says_what_it_dropped() {
     assert!(line.get("user_agent").is_none(), "no headers: {line}");
     drop(stream);
     assert!(!taps.are_open());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_tap_shows_the_headers_that_it_asks_for() {
+    let taps = Arc::new(Taps::default());
+    assert!(taps.headers().is_empty());
+    let mut with = taps.open(Wanted::parse("header=X-Tenant").unwrap()).unwrap();
+    let mut without = taps.open(Wanted::default()).unwrap();
+    assert_eq!(taps.headers(), [Name::from("x-tenant")]);
+    let headers = [("x-tenant".into(), b"a".to_vec()), ("x-logged".into(), b"b".to_vec())];
+    taps.offer(&RequestSummary { headers: &headers, ..summary() });
+    for (stream, expected) in [(&mut with, json!({"x-tenant": "a"})), (&mut without, json!(null))] {
+        let frame = stream.frame().await.unwrap().unwrap().into_data().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+        assert_eq!(line["headers"], expected);
+    }
+    drop(with);
+    assert!(taps.headers().is_empty() && taps.are_open());
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -131,7 +131,7 @@ fn attributes(
         KeyValue::text("url.path", String::from_utf8_lossy(request.path_alone())),
         KeyValue::text("url.scheme", "http"),
     ];
-    all.extend(server(request.host));
+    all.extend(server(request.host_alone()));
     if request.is_retried() {
         let again = request.attempts.len().saturating_sub(1);
         all.push(KeyValue::number("http.request.resend_count", again as i64));
