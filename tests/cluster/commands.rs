@@ -32,6 +32,7 @@ fn the_commands_of_one_machine_see_a_cluster() {
     pods(&place);
     traffic(&place);
     told(&place);
+    tapped(&place);
     forms(&place);
     everywhere(&place);
     again_and_again(&place);
@@ -106,6 +107,11 @@ fn told(place: &Place) {
     assert_eq!((&inbound["direction"], &inbound["meshed"]), (&"inbound".into(), &true.into()));
     let outbound = json(place, &["diagnostics", "policy", "svc/web", "80"]);
     assert_eq!(outbound["parent"]["name"], "web", "{outbound}");
+    let service = json(place, &["describe", "svc/web"]);
+    let endpoints = service["ports"][0]["endpoints"].as_array().map(Vec::len);
+    assert_eq!((&service["kind"], endpoints), (&"Service".into(), Some(2)), "{service}");
+    let pod = json(place, &["describe", "deploy/web"]);
+    assert_eq!((&pod["kind"], &pod["identity"]), (&"Pod".into(), &identity.into()), "{pod}");
     let counted = text(place, &["diagnostics", "proxy-metrics", "deploy/web"]);
     assert_eq!(counted.matches("# POD ").count(), 2, "two proxies");
     assert!(counted.contains("\nresponse_total{"), "{counted}");
@@ -115,6 +121,18 @@ fn told(place: &Place) {
     }
     let counted = text(place, &["diagnostics", "controller-metrics"]);
     assert!(counted.contains("# TYPE "), "{counted}");
+}
+
+/// Requests of the load, as the proxies of its clients see them.
+fn tapped(place: &Place) {
+    let lines = text(place, &["tap", "svc/web", "--count", "3", "-o", "json"]);
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    for line in lines.lines() {
+        let request: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(request["client.id"], proxy::identity(place, "load"), "{request}");
+        assert_eq!(request["server.id"], proxy::identity(place, "web"), "{request}");
+        assert_eq!(request["status"], 200, "{request}");
+    }
 }
 
 /// With `-A`, what is elsewhere is there as well.
@@ -224,6 +242,7 @@ fn refusals(place: &Place) {
         (&["stat", "deploy/x"], "no deployment \"x\" with pods"),
         (&["ps", "--context", "no-such"], "current context: no-such"),
         (&["diagnostics", "endpoints", "x.default.svc:80"], "no Service has the port"),
+        (&["describe", "svc/x"], "no Service "),
         (&["diagnostics", "policy", "svc/web", "80", "--control-namespace", "x"], "in namespace x"),
     ] {
         let output = leno(place, words);

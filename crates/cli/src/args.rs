@@ -3,6 +3,7 @@
 mod check;
 mod color;
 mod dashboard;
+mod describe;
 #[cfg(test)]
 mod documented;
 mod explain;
@@ -16,6 +17,7 @@ mod version;
 pub(crate) use check::{Check, Findings};
 pub(crate) use color::Color;
 pub(crate) use dashboard::Dashboard;
+pub(crate) use describe::Describe;
 pub(crate) use explain::Explain;
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
@@ -75,6 +77,8 @@ pub(crate) enum Verb {
     Tap(Box<Tap>),
     /// Show a live table of requests, by client, server, method and route or path
     Top(Box<Top>),
+    /// Show what holds for a pod, a Service or a route: identity, policy, endpoints, routes, timeouts, and what is wrong
+    Describe(Box<Describe>),
     /// Run a program inside a pod, with its network, files and processes; returns the program's exit code
     Exec(Exec),
     /// Print the logs of a pod's containers or of the control plane
@@ -289,6 +293,7 @@ mod tests {
             "leno dashboard --context prod",
             "leno tap",
             "leno top deploy/web --failed",
+            "leno describe svc/web -n shop -o json",
             "leno routes svc/web -n shop -t 5s -w",
             "leno tap deploy/web --to svc/api --path /v1 --method GET --status 5xx --slow 100ms --failed",
             "leno tap svc web -n shop -o json --max-rate 1000 --count 5",

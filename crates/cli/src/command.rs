@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod choose;
 mod completion;
+mod describe;
 mod diagnostics;
 mod events;
 mod exec;
@@ -66,6 +67,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Verb::Top(top) => top::run(&Home::find(given, &top.tap.cluster)?, &top)?,
         Verb::Tap(tap) => tap::run(&Home::find(given, &tap.cluster)?, &tap)?,
+        Verb::Describe(wanted) => {
+            describe::run(&Home::find(given, &wanted.cluster)?, &wanted)?;
+        }
         Verb::Exec(exec) => return exec::run(&machine(given), &exec),
         Verb::Inject(inject) => return inject::inject(&inject),
         Verb::Uninject(manifests) => return inject::uninject(&manifests),

@@ -181,7 +181,8 @@ fn diagnostics_page(world: &World, path: &str, query: &str) -> Page {
             Page::text("404 Not Found", format!("{refused}\n"))
         }
         None => {
-            let pages = "/ready /live /metrics /problems /diagnostics/endpoints /diagnostics/explain /diagnostics/policy\n";
+            let pages = "/ready /live /metrics /problems /diagnostics/describe /diagnostics/endpoints \
+                         /diagnostics/explain /diagnostics/policy\n";
             Page::text("404 Not Found", pages)
         }
     }
@@ -218,6 +219,7 @@ mod tests {
         check("/diagnostics/endpoints", false);
         check("/diagnostics/policy", false);
         check("/diagnostics/explain", false);
+        check("/diagnostics/describe", false);
         check("/metrics/../problems", false);
         check("//metrics", false);
     }

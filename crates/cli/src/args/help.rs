@@ -16,6 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "routes",
             "tap",
             "top",
+            "describe",
             "dashboard",
             "logs",
             "events",
@@ -30,7 +31,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 32] = [
+const EXAMPLES: [(&str, &[&str]); 33] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -45,6 +46,7 @@ const EXAMPLES: [(&str, &[&str]); 32] = [
         &["leno tap deploy/web --to svc/api --slow 100ms", "leno tap svc/web --failed -o json"],
     ),
     ("top", &["leno top deploy/web", "leno top ns/shop --failed"]),
+    ("describe", &["leno describe svc/web", "leno describe deploy/web -n shop -o json"]),
     ("exec", &["leno exec deploy/reviews -- curl -s http://ratings:9080/ratings/1"]),
     ("logs", &["leno logs deploy/web -f", "leno logs web --proxy --tail 20", "leno logs control"]),
     (

@@ -30,7 +30,7 @@ pub(super) fn run(state_dir: Option<&Path>, wanted: &Diagnostics) -> anyhow::Res
     }
 }
 
-fn ask(home: &Home, path: &str) -> anyhow::Result<Value> {
+pub(super) fn ask(home: &Home, path: &str) -> anyhow::Result<Value> {
     let page = home.control(path)?;
     if page.status != STATUS_OK {
         bail!("{}", page.body.trim());

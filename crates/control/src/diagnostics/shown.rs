@@ -5,6 +5,7 @@ use leno_model::name::Resource;
 use leno_model::policy::{
     Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute,
 };
+use leno_model::retry::{GrpcCodes, Retry};
 use leno_model::route::{
     Backend, BackendKind, Distribution, Filter, HeaderChange, HostMatch, HttpRoute, HttpRoutes,
     HttpRule, OpaqueRoutes, OutboundPolicy, OutboundProtocol, PathMatch, RequestMatch, TextMatch,
@@ -176,6 +177,19 @@ pub(super) fn http_rule(rule: &HttpRule) -> Value {
         "request_timeout_seconds": seconds(rule.timeouts.request),
         "response_timeout_seconds": seconds(rule.timeouts.response),
         "idle_timeout_seconds": seconds(rule.timeouts.idle),
+        "retry": rule.retry.as_deref().map(retry),
+    })
+}
+
+fn retry(retry: &Retry) -> Value {
+    let statuses = retry.statuses.iter().map(|(from, to)| json!([from, to]));
+    json!({
+        "retries_max": retry.retries_max,
+        "statuses": statuses.collect::<Vec<_>>(),
+        "grpc": (0..GrpcCodes::COUNT).filter(|code| retry.grpc.contains(*code)).collect::<Vec<_>>(),
+        "any_method": retry.any_method,
+        "attempt_timeout_seconds": seconds(retry.attempt_timeout),
+        "backoff_seconds": retry.backoff.as_secs_f64(),
     })
 }
 

@@ -143,3 +143,38 @@ fn percent_signs() {
         assert_eq!(query.get("value"), Some(expected));
     }
 }
+
+#[test]
+fn what_holds_for_an_object() {
+    let of = |kind: &str, name: &str| {
+        format!("/diagnostics/describe?kind={kind}&namespace=shop&name={name}")
+    };
+    let web = &of("pod", "web-1");
+    check(web, "/identity", json!("spiffe://cluster.local/ns/shop/sa/web"));
+    check(web, "/default_policy", json!("all-authenticated"));
+    check(web, "/ports/0/port", json!(8080));
+    check(web, "/ports/0/services", json!(["shop/web:80"]));
+    check(web, "/ports/0/policy/protocol", json!("http/1"));
+    check(web, "/wrong", json!([]));
+    let plain = &of("pod", "plain");
+    check(plain, "/identity", Value::Null);
+    let why = "the pod has no proxy: its traffic is not encrypted, and no policy protects it";
+    check(plain, "/wrong/0/message", json!(why));
+    let service = &of("service", "web");
+    check(service, "/routes", json!(["HTTPRoute shop/split"]));
+    check(service, "/ports/0/endpoints/0/pod", json!("web-1"));
+    check(service, "/ports/0/policy/http1/0/rules/0/request_timeout_seconds", json!(2.0));
+    let why = "port 80: requests to 1 of 2 endpoints are not encrypted, because they have no proxy";
+    check(service, "/wrong/0/message", json!(why));
+    let route = &of("route", "split");
+    check(route, "/kind", json!("HTTPRoute"));
+    check(route, "/services/0/name", json!("web"));
+    check(route, "/services/0/ports/0/policy/http1/0/resource/name", json!("split"));
+    check(route, "/wrong", json!([]));
+    check(&of("pod", "x"), "", json!("no pod shop/x"));
+    check(&of("service", "x"), "", json!("no Service shop/x"));
+    let none = "no HTTPRoute or GRPCRoute shop/x names a Service";
+    check(&of("route", "x"), "", json!(none));
+    let usage = "kind=pod, service or route, namespace=NAMESPACE and name=NAME";
+    check(&of("node", "x"), "", json!(usage));
+}

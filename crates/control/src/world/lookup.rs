@@ -2,8 +2,8 @@
 
 use super::World;
 use super::pod::Pod;
-use super::service::Service;
-use leno_model::name::WorkloadId;
+use super::service::{Service, ServiceKey};
+use leno_model::name::{Resource, WorkloadId};
 use leno_model::workload::Endpoint;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,6 +29,31 @@ impl World {
     #[must_use]
     pub fn service(&self, namespace: &str, name: &str) -> Option<&Arc<Service>> {
         self.services.get(&(namespace.into(), name.into()))
+    }
+
+    pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.services.values()
+    }
+
+    /// The routes on a Service, each once.
+    #[must_use]
+    pub fn routes_of(&self, service: &Service) -> Vec<Resource> {
+        let attached = self.routes.attached.get(&service.key).into_iter().flatten();
+        let mut routes: Vec<Resource> = attached.map(|one| one.route.resource.clone()).collect();
+        routes.dedup();
+        routes
+    }
+
+    /// The Services that a route is on, whatever its kind.
+    #[must_use]
+    pub fn services_of_route(&self, namespace: &str, name: &str) -> Vec<&Service> {
+        let is_it =
+            |resource: &Resource| resource.namespace() == namespace && resource.name() == name;
+        let on = |key: &ServiceKey| {
+            let mut attached = self.routes.attached.get(key).into_iter().flatten();
+            attached.any(|one| is_it(&one.route.resource))
+        };
+        self.services.values().filter(|one| on(&one.key)).map(AsRef::as_ref).collect()
     }
 
     /// The name by which clients ask for a port of a Service.
