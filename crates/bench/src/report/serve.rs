@@ -14,34 +14,22 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use leno_runtime::page_server;
 use serde::Deserialize;
 use std::collections::hash_map::DefaultHasher;
-use std::convert::Infallible;
 use std::fs;
 use std::hash::{Hash as _, Hasher as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-/// A browser opens a handful.
-const CONNECTIONS_MAX: usize = 64;
-/// A browser may keep an idle connection for so long.
-const HEAD_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bytes of what is asked of a load.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// A run that has written nothing for so long may have been killed: repetitions of the longest study take less.
 const STALE: Duration = Duration::from_secs(3_600);
 /// A larger file is not a result.
 const HEAD_BYTES_MAX: u64 = 1 << 30;
-/// Pause after a failed accept, when the process is out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,48 +66,11 @@ pub fn run(
     if !root.is_dir() {
         bail!("{} is not a directory", root.display());
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
-        let listener =
-            TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
-        listening(listener.local_addr()?);
-        tokio::select! {
-            () = accept(listener, root, makes_loads) => {}
-            _signal = leno_runtime::signal::terminate() => {}
-        }
-        Ok(())
-    })
-}
-
-async fn accept(listener: TcpListener, root: PathBuf, makes_loads: bool) {
-    let site = Rc::new(Site {
-        root,
-        runs: makes_loads.then(rest::Runs::default),
-        loopback: listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
-    });
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let site = Rc::clone(&site);
-        leno_runtime::tasks::spawn_local("report connection", async move {
-            let service = service_fn(move |request| {
-                let site = Rc::clone(&site);
-                async move { Ok::<_, Infallible>(site.answer(request).await) }
-            });
-            // A browser that goes away in the middle is no news.
-            let _served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_WAIT_MAX)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            drop(permit);
-        });
-    }
+    let runs = makes_loads.then(rest::Runs::default);
+    let site = Site { root, runs, loopback: address.ip().is_loopback() };
+    let served = async |site: Rc<Site>, request| site.answer(request).await;
+    page_server::run(address, site, served, listening)
+        .with_context(|| format!("listen on {address}"))
 }
 
 /// Where the results are, canonical, and whether only this machine can ask.
@@ -134,7 +85,7 @@ impl Site {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         // A page elsewhere could give its own name the address 127.0.0.1 and read what is here.
-        if self.loopback && !host.is_some_and(is_this_machine) {
+        if self.loopback && !host.is_some_and(page_server::is_loopback_host) {
             return text(
                 StatusCode::MISDIRECTED_REQUEST,
                 "this server answers to localhost only\n",
@@ -408,17 +359,6 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(known)
 }
 
-/// Whether a `Host` header means the machine itself.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 /// The kinds of files that a result has; others are not shown.
 fn kind(file: &str) -> Option<&'static str> {
     Some(match file.rsplit_once('.')?.1 {
@@ -572,17 +512,5 @@ mod tests {
         let row = list_row("b", &head, Some(STALE * 2), None);
         assert!(row.contains("or killed") && !row.contains("against"), "{row}");
         assert!(list_row("c", &Head::default(), None, None).contains("unreadable"));
-    }
-
-    #[test]
-    fn hosts() {
-        for host in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "[::1]", "127.1.2.3"]
-        {
-            assert!(is_this_machine(host), "{host}");
-        }
-        for host in ["example.org", "example.org:8080", "127.0.0.1.example.org", "192.0.2.1:80", ""]
-        {
-            assert!(!is_this_machine(host), "{host}");
-        }
     }
 }

@@ -10,25 +10,13 @@ use anyhow::Context as _;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::Bytes;
+use leno_runtime::page_server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use std::net::SocketAddr;
+use std::rc::Rc;
 
-/// A browser opens a handful.
-const CONNECTIONS_MAX: usize = 64;
-/// A browser may keep an idle connection for so long.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause after a failed accept, when the process is out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The window of a query that names none.
 const WINDOW_SECONDS: u64 = 300;
 
@@ -69,43 +57,9 @@ pub(super) fn run(
     address: SocketAddr,
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
-        let listener =
-            TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
-        listening(listener.local_addr()?);
-        tokio::select! {
-            () = accept(listener, shared) => {}
-            _signal = leno_runtime::signal::terminate() => {}
-        }
-        Ok(())
-    })
-}
-
-async fn accept(listener: TcpListener, shared: Shared) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let shared = shared.clone();
-        leno_runtime::tasks::spawn_local("dashboard connection", async move {
-            let service = service_fn(|request: Request<Incoming>| {
-                let answer = answer(&shared, &request);
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            // A browser that closes its connection is not an error.
-            let _served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            drop(permit);
-        });
-    }
+    let served = async |shared: Rc<Shared>, request| answer(&shared, &request);
+    page_server::run(address, shared, served, listening)
+        .with_context(|| format!("listen on {address}"))
 }
 
 fn answer<B>(shared: &Shared, request: &Request<B>) -> Response<Full<Bytes>> {
@@ -141,7 +95,7 @@ fn answer<B>(shared: &Shared, request: &Request<B>) -> Response<Full<Bytes>> {
 /// Whether the request comes from this page, or from a program on this machine.
 fn admit(headers: &HeaderMap) -> Result<(), &'static str> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if !is_loopback(host) {
+    if !page_server::is_loopback_host(host) {
         return Err("the dashboard answers only to localhost and loopback addresses\n");
     }
     let foreign = "the dashboard answers only to its own page\n";
@@ -158,17 +112,6 @@ fn admit(headers: &HeaderMap) -> Result<(), &'static str> {
         return Err(foreign);
     }
     Ok(())
-}
-
-/// `localhost` or a loopback address, with any port: an SSH tunnel may have another one.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// A query; unknown parameters and malformed values count as absent.
