@@ -18,20 +18,85 @@ use tracing::debug;
 
 /// The API server takes no more in a note.
 const NOTE_BYTES_MAX: usize = 1_024;
+/// Bytes of the object's name in the name of an Event, which may have 253.
+const NAME_BYTES_MAX: usize = 200;
+
+/// An Event before it has the form that the API server takes.
+pub(crate) struct Report<'a> {
+    /// What the Event is about.
+    pub(crate) regarding: ObjectReference,
+    /// What tells this Event from others about the same object: part of its name.
+    pub(crate) suffix: String,
+    pub(crate) action: &'static str,
+    pub(crate) reason: &'static str,
+    /// `Normal` or `Warning`.
+    pub(crate) severity: &'static str,
+    pub(crate) note: String,
+    /// The replica or part that reports.
+    pub(crate) instance: &'a str,
+}
+
+impl Report<'_> {
+    /// The Event in the namespace of its object, or in `default` for an object without one. Texts are cut to the API server's limits.
+    pub(crate) fn event(mut self, now: Timestamp) -> Event {
+        self.note.truncate(self.note.floor_char_boundary(NOTE_BYTES_MAX));
+        let of = self.regarding.name.as_deref().unwrap_or("pod");
+        // As clients of Kubernetes name Events: a prefix that ends in a dot is not a valid `generateName`.
+        let name = format!("{}.{}", &of[..of.floor_char_boundary(NAME_BYTES_MAX)], self.suffix);
+        let home = self.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(home),
+                ..ObjectMeta::default()
+            },
+            action: Some(self.action.to_owned()),
+            event_time: Some(MicroTime(now)),
+            note: Some(self.note),
+            reason: Some(self.reason.to_owned()),
+            regarding: Some(self.regarding),
+            reporting_controller: Some(super::parents::CONTROLLER.to_owned()),
+            reporting_instance: Some(self.instance.chars().take(128).collect()),
+            type_: Some(self.severity.to_owned()),
+            ..Event::default()
+        }
+    }
+}
+
+/// At most [`EVENTS_PER_MINUTE_MAX`] Events in each minute.
+pub(crate) struct EventRate {
+    since: Instant,
+    count: u32,
+}
+
+impl EventRate {
+    pub(crate) fn new() -> Self {
+        Self { since: Instant::now(), count: 0 }
+    }
+
+    /// Whether one more Event may be written now. It is counted.
+    pub(crate) fn admits(&mut self) -> bool {
+        if self.since.elapsed() >= Duration::from_secs(60) {
+            *self = Self::new();
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= EVENTS_PER_MINUTE_MAX
+    }
+}
 
 /// Writes Events about problems of objects.
 pub struct Teller {
     client: Client,
     me: String,
     told: HashSet<(String, String, String)>,
-    window: (Instant, u32),
+    rate: EventRate,
 }
 
 impl Teller {
     /// `me` is who they come from.
     #[must_use]
     pub fn new(client: Client, me: String) -> Self {
-        Self { client, me, told: HashSet::new(), window: (Instant::now(), 0) }
+        Self { client, me, told: HashSet::new(), rate: EventRate::new() }
     }
 
     /// Writes Events for new problems. Those beyond the limit follow with one of the next worlds.
@@ -44,7 +109,7 @@ impl Teller {
                 continue;
             }
             let Some(event) = event(problem, &self.me, Timestamp::now()) else { continue };
-            if !self.may_tell() {
+            if !self.rate.admits() {
                 return;
             }
             let namespace = event.metadata.namespace.clone().unwrap_or_default();
@@ -60,14 +125,6 @@ impl Teller {
             }
         }
     }
-
-    fn may_tell(&mut self) -> bool {
-        if self.window.0.elapsed() >= Duration::from_secs(60) {
-            self.window = (Instant::now(), 0);
-        }
-        self.window.1 += 1;
-        self.window.1 <= EVENTS_PER_MINUTE_MAX
-    }
 }
 
 /// The Event of a problem; `None` if the problem belongs to no object, or to another controller.
@@ -78,42 +135,27 @@ fn event(problem: &Problem, me: &str, now: Timestamp) -> Option<Event> {
     let (kind, object) = problem.object.split_once(' ')?;
     let (namespace, name) = object.split_once('/').unwrap_or(("", object));
     let version = api_version_of(kind)?;
-    let mut note = match problem.field.as_str() {
+    let note = match problem.field.as_str() {
         "" => problem.message.clone(),
         field => format!("{field}: {}", problem.message),
     };
-    while note.len() > NOTE_BYTES_MAX {
-        note.pop();
-    }
-    // Events of what is in no namespace live in this one.
-    let home = if namespace.is_empty() { "default" } else { namespace };
-    Some(Event {
-        metadata: ObjectMeta {
-            // The same name for the same problem: the next leader gets a conflict and skips it.
-            name: Some(format!(
-                "{}.{:016x}",
-                name.chars().take(200).collect::<String>(),
-                fingerprint(problem)
-            )),
-            namespace: Some(home.to_owned()),
-            ..ObjectMeta::default()
-        },
-        action: Some("Read".to_owned()),
-        event_time: Some(MicroTime(now)),
-        note: Some(note),
-        reason: Some("NotServedAsWritten".to_owned()),
-        regarding: Some(ObjectReference {
+    let report = Report {
+        regarding: ObjectReference {
             api_version: Some(version),
             kind: Some(published_kind(kind).to_owned()),
             name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
             ..ObjectReference::default()
-        }),
-        reporting_controller: Some(super::parents::CONTROLLER.to_owned()),
-        reporting_instance: Some(me.chars().take(128).collect()),
-        type_: Some("Warning".to_owned()),
-        ..Event::default()
-    })
+        },
+        // The same name for the same problem: the next leader gets a conflict and skips it.
+        suffix: format!("{:016x}", fingerprint(problem)),
+        action: "Read",
+        reason: "NotServedAsWritten",
+        severity: "Warning",
+        note,
+        instance: me,
+    };
+    Some(report.event(now))
 }
 
 /// The same for the same problem, also from another replica.

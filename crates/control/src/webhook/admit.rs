@@ -6,10 +6,10 @@
 use crate::limit::{API_WAIT_MAX, NAMESPACE_WAIT_MAX, NAMESPACES_ASKED_MAX};
 use crate::metrics::Metrics;
 use crate::source::Inventory;
-use crate::status::parents::CONTROLLER;
+use crate::status::events::{EventRate, Report};
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -17,7 +17,7 @@ use leno_inject::Mesh;
 use leno_inject::review::{Answer, LeftOut, Verdict, namespace, respond, unavailable};
 use leno_inject::scope::{EXCLUDED, Marks, Wish, wish};
 use leno_runtime::tasks;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
@@ -32,6 +32,7 @@ pub struct Admission {
     namespaces: Api<Namespace>,
     asking: Semaphore,
     reporting: Arc<Semaphore>,
+    rate: Mutex<EventRate>,
     mesh: Mesh,
     metrics: Arc<Metrics>,
 }
@@ -47,8 +48,9 @@ impl Admission {
     ) -> Self {
         let asking = Semaphore::new(NAMESPACES_ASKED_MAX);
         let reporting = Arc::new(Semaphore::new(EVENTS_AT_A_TIME_MAX));
+        let rate = Mutex::new(EventRate::new());
         let namespaces = Api::all(client.clone());
-        Self { inventories, client, namespaces, asking, reporting, mesh, metrics }
+        Self { inventories, client, namespaces, asking, reporting, rate, mesh, metrics }
     }
 
     pub(super) fn metrics(&self) -> &Arc<Metrics> {
@@ -103,9 +105,12 @@ impl Admission {
             .unwrap_or_else(|_| Err("the API server did not return it in time".to_owned()))
     }
 
-    /// Writes an Event beside the answer. Beyond the limit of Events at a time there is none: it is the warning in the answer that must arrive.
+    /// Writes an Event beside the answer. Beyond the limits at a time and per minute there is none: the answer has the same text as a warning.
     fn report(&self, namespace: &str, left_out: &LeftOut) {
         let Ok(turn) = self.reporting.clone().try_acquire_owned() else { return };
+        if !self.rate.lock().unwrap_or_else(PoisonError::into_inner).admits() {
+            return;
+        }
         let event = skipped(namespace, left_out, Timestamp::now());
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         tasks::spawn("event", async move {
@@ -133,31 +138,23 @@ impl Admission {
 fn skipped(namespace: &str, left_out: &LeftOut, now: Timestamp) -> Event {
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let LeftOut { api_version, kind, name, uid, reason } = left_out;
-    let of = if name.is_empty() { "pod" } else { &name[..name.floor_char_boundary(200)] };
-    Event {
-        metadata: ObjectMeta {
-            // As clients of Kubernetes name Events: a prefix that ends in a dot is not a valid `generateName`.
-            name: Some(format!("{of}.{:x}", now.as_nanosecond())),
-            namespace: Some(namespace.to_owned()),
-            ..ObjectMeta::default()
-        },
-        action: Some("Admit".to_owned()),
-        event_time: Some(MicroTime(now)),
-        note: Some(format!("the pod is left outside the mesh: {reason}")),
-        reason: Some("InjectionSkipped".to_owned()),
-        regarding: Some(ObjectReference {
+    let report = Report {
+        regarding: ObjectReference {
             api_version: given(api_version),
             kind: given(kind),
             name: given(name),
             uid: given(uid),
             namespace: Some(namespace.to_owned()),
             ..ObjectReference::default()
-        }),
-        reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some("leno-injector".to_owned()),
-        type_: Some("Normal".to_owned()),
-        ..Event::default()
-    }
+        },
+        suffix: format!("{:x}", now.as_nanosecond()),
+        action: "Admit",
+        reason: "InjectionSkipped",
+        severity: "Normal",
+        note: format!("the pod is left outside the mesh: {reason}"),
+        instance: "leno-injector",
+    };
+    report.event(now)
 }
 
 #[cfg(test)]
