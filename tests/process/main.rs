@@ -19,6 +19,7 @@ mod memory;
 mod overload;
 mod pages;
 mod programs;
+mod prometheus;
 mod resilience;
 mod routes;
 mod security;

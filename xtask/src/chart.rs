@@ -20,7 +20,7 @@ const SETS: [&[&str]; 7] = [
     &["--ha"],
     &[
         "--set",
-        "podMonitor.enabled=true,podMonitor.labels.release=x,dashboards.enabled=true,networkPolicy.enabled=true",
+        "podMonitor.enabled=true,podMonitor.labels.release=x,dashboards.enabled=true,alerts.enabled=true,alerts.successObjective=0.99,networkPolicy.enabled=true",
     ],
     &[
         "--set",

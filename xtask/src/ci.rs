@@ -4,7 +4,7 @@
 //! which ask for the same packages, targets and features and so share everything.
 
 use crate::command::{self, is_root};
-use crate::{dashboard, fences, pages, prose, setup};
+use crate::{dashboard, fences, grafana, pages, prose, setup};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::process::Command;
@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<()> {
     prose::run(&[])?;
     eprintln!("\n+ dashboard");
     dashboard::run(false)?;
+    grafana::run(false)?;
     let clippy = [&["clippy"], &EVERYTHING[..], &["--all-targets", "--", "-D", "warnings"]];
     command::step(&mut command::cargo(&clippy.concat()))?;
     let build = [&["build"], &EVERYTHING[..], &["--bins", "--tests"]];

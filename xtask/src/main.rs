@@ -4,6 +4,7 @@
 //! - [`chart`]: what `leno install` renders, beside what Helm renders.
 //! - [`cluster`]: the mesh on a real Kubernetes, as `make test-cluster` runs it.
 //! - [`conformance`]: the Gateway API's own suite on a cluster.
+//! - [`grafana`]: dashboards for Grafana, from tables.
 //! - [`dashboard`]: the page of `leno dashboard`, and whether its bundle is fresh.
 //! - [`demo`]: bookinfo through the mesh, with what passed through and what it cost.
 //! - [`setup`]: the Debian packages and cargo tools that those need, installed where missing.
@@ -36,6 +37,7 @@ mod demo;
 mod docs;
 mod fences;
 mod fuzz;
+mod grafana;
 mod images;
 #[cfg(feature = "bench")]
 mod instructions;
@@ -56,6 +58,7 @@ cargo xtask test-cluster  the mesh on a real Kubernetes: KUBECONFIG's, or one th
 cargo xtask chart         what leno install renders, beside what Helm renders
 cargo xtask conformance   the Gateway API's own suite for meshes, on the same cluster
 cargo xtask dashboard [write] the bundle of the page of leno dashboard: check and test it, or write it again
+cargo xtask grafana [write] the dashboards for Grafana: check that they are fresh, or write them again
 cargo xtask demo          bookinfo through the mesh (--dev: with the everyday build, at once)
 cargo xtask setup [test]  install what the demo (the tests) needs and this machine lacks
 cargo xtask fences        dependencies, licences, import circles, paths in ARCHITECTURE.md
@@ -113,6 +116,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["conformance", rest @ ..] => conformance::run(rest),
         ["dashboard"] => dashboard::run(false),
         ["dashboard", "write"] => dashboard::run(true),
+        ["grafana"] => grafana::run(false),
+        ["grafana", "write"] => grafana::run(true),
         ["demo"] => demo::run("demo", false),
         ["demo", "--built"] => demo::run("demo", true),
         ["demo", "--dev"] => demo::run("dev", false),

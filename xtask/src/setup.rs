@@ -26,7 +26,7 @@ const RUN: [Need; 4] = [
 ];
 
 /// Programs that nobody here wrote, which talk through the mesh in tests.
-const TEST: [Need; 16] = [
+const TEST: [Need; 17] = [
     need("nginx", "nginx-light"),
     need("redis-server", "redis-server"),
     need("redis-benchmark", "redis-tools"),
@@ -43,6 +43,7 @@ const TEST: [Need; 16] = [
     need("valgrind", "valgrind"),
     need("/usr/bin/python3", "python3"),
     need("chromium", "chromium"),
+    need("promtool", "prometheus"),
 ];
 
 /// Python's gRPC, which is a module and no program.

@@ -13,7 +13,7 @@ macro_rules! file {
 }
 
 /// Every template, in the order in which objects are applied: what others need comes first.
-pub const TEMPLATES: [(&str, &str); 10] = [
+pub const TEMPLATES: [(&str, &str); 11] = [
     file!("templates/namespace.yaml"),
     file!("templates/policy-definitions.yaml"),
     file!("templates/rbac.yaml"),
@@ -24,10 +24,17 @@ pub const TEMPLATES: [(&str, &str); 10] = [
     file!("templates/control.yaml"),
     file!("templates/injector-webhook.yaml"),
     file!("templates/monitoring.yaml"),
+    file!("templates/alerts.yaml"),
 ];
 
 /// Files that templates ask for.
-const FILES: [(&str, &str); 1] = [file!("dashboards/leno.json")];
+const FILES: [(&str, &str); 5] = [
+    file!("dashboards/leno-overview.json"),
+    file!("dashboards/leno-workload.json"),
+    file!("dashboards/leno-route.json"),
+    file!("dashboards/leno-control.json"),
+    file!("alerts/rules.yaml"),
+];
 const CHART: (&str, &str) = file!("Chart.yaml");
 const DEFAULTS: (&str, &str) = file!("values.yaml");
 const HIGH_AVAILABILITY: (&str, &str) = file!("values-ha.yaml");

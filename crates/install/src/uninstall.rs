@@ -123,6 +123,7 @@ pub fn everything(namespace: &str) -> Result<Vec<Object>, chart::ChartError> {
             "control": {"podDisruptionBudget": {"enabled": true}},
             "podMonitor": {"enabled": true},
             "dashboards": {"enabled": true},
+            "alerts": {"enabled": true},
             "networkPolicy": {"enabled": true},
         }),
     );
@@ -152,6 +153,7 @@ mod tests {
             "/apis/policy/v1/namespaces/mesh/poddisruptionbudgets/leno-control",
             "/apis/networking.k8s.io/v1/namespaces/mesh/networkpolicies/leno-control",
             "/apis/monitoring.coreos.com/v1/namespaces/mesh/podmonitors/leno-proxy",
+            "/apis/monitoring.coreos.com/v1/namespaces/mesh/prometheusrules/leno",
             "/apis/coordination.k8s.io/v1/namespaces/mesh/leases/leno-control",
         ] {
             assert_eq!(paths.iter().filter(|path| *path == expected).count(), 1, "{expected}");
@@ -179,10 +181,13 @@ mod tests {
         let budget = "poddisruptionbudget/leno-control";
         let dashboards = "configmap/leno-dashboards";
         let policy = "networkpolicy/leno-control";
-        assert_eq!(shown(&values), [policy, budget, monitors[0], monitors[1], dashboards]);
+        let alerts = "prometheusrule/leno";
+        let optional = [policy, budget, monitors[0], monitors[1], dashboards, alerts];
+        assert_eq!(shown(&values), optional);
         crate::values::merge(&mut values, chart::high_availability());
         crate::values::merge(&mut values, json!({"dashboards": {"enabled": true}}));
         crate::values::merge(&mut values, json!({"networkPolicy": {"enabled": true}}));
+        crate::values::merge(&mut values, json!({"alerts": {"enabled": true}}));
         assert_eq!(shown(&values), monitors);
     }
 

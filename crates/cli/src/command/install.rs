@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where the API server says that it knows PodMonitors; everybody may ask.
-const POD_MONITORS: &str = "/apis/monitoring.coreos.com/v1";
+/// Where the API server names the kinds of the Prometheus operator; everybody may ask.
+const MONITORING: &str = "/apis/monitoring.coreos.com/v1";
 /// What else may be done where a cluster does not say what it has.
 const INSTALL_ADVICE: &str =
     "--ignore-cluster prints an installation without connecting to a cluster";
@@ -70,9 +70,10 @@ pub(crate) fn upgrade(wish: &Upgrade) -> Result<ExitCode> {
     }
     choosing.anchors_or(before.anchors.as_deref())?;
     choosing.identity_or(now, |domain| before.identity(wish.renew_issuer, domain, now))?;
-    if choosing.has_pod_monitors() {
+    let monitoring = choosing.monitoring_kinds();
+    if !monitoring.is_empty() {
         let known = super::reach::run(async {
-            refuse_unknown_monitors(&Reach::new(&wish.cluster).await?).await
+            refuse_unknown_kinds(&Reach::new(&wish.cluster).await?, &monitoring).await
         });
         known.map_err(advised)?;
     }
@@ -210,9 +211,7 @@ async fn refuse_what_cannot_be(wish: &Install, choosing: &mut Choosing) -> Resul
             bail!("{}. {}", linkerd::seen(name), linkerd::hint("leno install"));
         }
     }
-    if choosing.has_pod_monitors() {
-        refuse_unknown_monitors(&reach).await?;
-    }
+    refuse_unknown_kinds(&reach, &choosing.monitoring_kinds()).await?;
     if is_of_others(&reach, namespace).await? {
         leave_namespace(namespace, choosing);
     }
@@ -227,13 +226,20 @@ async fn find_others(reach: &Reach, namespace: &str) -> Result<Others> {
     Ok(Others::find(namespace, webhook.as_ref(), binding.as_ref(), &configs))
 }
 
-async fn refuse_unknown_monitors(reach: &Reach) -> Result<()> {
-    let group = reach.get(POD_MONITORS).await?;
-    let kinds = group.as_ref().and_then(|group| group["resources"].as_array());
-    if !kinds.into_iter().flatten().any(|kind| kind["kind"] == "PodMonitor") {
-        bail!(
-            "podMonitor.enabled: this cluster has no kind PodMonitor (monitoring.coreos.com/v1), and `kubectl apply` would fail; install the Prometheus operator first"
-        );
+/// Fails if a wanted kind of the Prometheus operator is missing. `wanted` are values of the chart and the kinds that they make.
+async fn refuse_unknown_kinds(reach: &Reach, wanted: &[(&str, &str)]) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let group = reach.get(MONITORING).await?;
+    let known = group.as_ref().and_then(|group| group["resources"].as_array());
+    let is_known = |kind: &str| known.into_iter().flatten().any(|one| one["kind"] == kind);
+    for (value, kind) in wanted {
+        if !is_known(kind) {
+            bail!(
+                "{value}.enabled: this cluster has no kind {kind} (monitoring.coreos.com/v1), and `kubectl apply` would fail; install the Prometheus operator first"
+            );
+        }
     }
     Ok(())
 }

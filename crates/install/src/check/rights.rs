@@ -77,7 +77,7 @@ pub fn of_installation(namespace: &str) -> Vec<Right> {
     let mut rights: Vec<Right> = objects
         .iter()
         // Kinds of others, which are asked for by a value.
-        .filter(|object| object.value["kind"] != "PodMonitor")
+        .filter(|object| object.value["apiVersion"] != "monitoring.coreos.com/v1")
         .map(|object| {
             let version = object.value["apiVersion"].as_str().unwrap_or_default();
             let kind = object.value["kind"].as_str().unwrap_or_default();

@@ -69,9 +69,12 @@ impl Choosing {
         complete
     }
 
-    /// Whether the values ask for objects of the Prometheus operator.
-    pub(super) fn has_pod_monitors(&self) -> bool {
-        self.complete()["podMonitor"]["enabled"] == Value::Bool(true)
+    /// Kinds of the Prometheus operator that the values ask for, each with its value.
+    pub(super) fn monitoring_kinds(&self) -> Vec<(&'static str, &'static str)> {
+        let complete = self.complete();
+        let mut kinds = vec![("podMonitor", "PodMonitor"), ("alerts", "PrometheusRule")];
+        kinds.retain(|(value, _)| complete[value]["enabled"] == Value::Bool(true));
+        kinds
     }
 
     /// Whether linkerd's annotation puts pods into the mesh.

@@ -331,8 +331,9 @@ fn an_upgrade_says_what_it_leaves() {
     let api = Api::with(objects);
     let (policy, budget) = ("networkpolicy/leno-control", "poddisruptionbudget/leno-control");
     let (monitor, dashboards) = ("podmonitor/leno-control", "configmap/leno-dashboards");
-    assert_eq!(left(&api, "leno upgrade"), [policy, budget, monitor, dashboards]);
-    assert_eq!(left(&api, "leno upgrade --ha"), [policy, monitor, dashboards]);
+    let alerts = "prometheusrule/leno";
+    assert_eq!(left(&api, "leno upgrade"), [policy, budget, monitor, dashboards, alerts]);
+    assert_eq!(left(&api, "leno upgrade --ha"), [policy, monitor, dashboards, alerts]);
     assert_eq!(left(&Api::with(mesh("leno")), "leno upgrade"), [""; 0]);
 }
 
@@ -389,8 +390,11 @@ fn monitors_need_their_kind() {
     let api = Api::with(mesh("leno"));
     assert!(api.refused("leno upgrade --set podMonitor.enabled=true").starts_with(said));
     let kinds = json!({"resources": [{"name": "podmonitors", "kind": "PodMonitor"}]});
-    let api = Api::with([(POD_MONITORS.to_owned(), kinds)].into());
+    let api = Api::with([(MONITORING.to_owned(), kinds)].into());
     assert_eq!(api.refused(line), "");
+    let said = "alerts.enabled: this cluster has no kind PrometheusRule";
+    let line = "leno install --set alerts.enabled=true";
+    assert!(api.refused(line).starts_with(said));
 }
 
 #[test]
