@@ -3,7 +3,7 @@
 //! - [`tasks`]: every spawned task has a name and an owner.
 //! - [`drain`]: take nothing new, finish what we have, then cut at the deadline.
 //! - [`signal`]: SIGTERM and SIGINT as one future.
-//! - [`duration`], [`hex`], [`prometheus_text`]: small grammars, of crate `leno-text`.
+//! - [`duration`], [`hex`], [`http_status`], [`prometheus_text`]: small grammars, of crate `leno-text`.
 //! - [`file`]: files that are replaced whole.
 //! - [`http_client`]: one small HTTP/1 client (feature `http-client`).
 //! - [`backoff`]: attempt and randomness to a delay; pure.
@@ -37,4 +37,4 @@ pub mod sockets;
 pub mod tasks;
 pub mod version;
 
-pub use leno_text::{duration, hex, prometheus_text};
+pub use leno_text::{duration, hex, http_status, prometheus_text};

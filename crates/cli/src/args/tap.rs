@@ -2,7 +2,7 @@
 
 use super::home::{ClusterFlags, Scope};
 use clap::{Args as ClapArgs, ValueEnum};
-use leno_runtime::duration;
+use leno_runtime::{duration, http_status};
 use std::time::Duration;
 
 #[derive(Debug, ClapArgs)]
@@ -44,7 +44,7 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "METHOD")]
     pub(crate) method: Option<String>,
     /// Only these statuses: 404, 5xx, 500-503
-    #[arg(long, value_name = "STATUS")]
+    #[arg(long, value_name = "STATUS", value_parser = status)]
     pub(crate) status: Option<String>,
     /// Only requests that took this time or longer: 100ms, 2s
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -58,6 +58,11 @@ pub(crate) struct Filters {
     /// Limit of requests per second from each proxy; further ones are dropped and counted
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_rate: u32,
+}
+
+/// Checked here, so that not every proxy refuses it.
+fn status(text: &str) -> Result<String, String> {
+    http_status::parse(text).map(|_| text.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,9 @@
 
 use crate::telemetry::request_summary::RequestSummary;
 use crate::telemetry::shown_headers::{self, NAMES_MAX, Name};
+use leno_runtime::http_status;
 use percent_encoding::percent_decode_str;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Lines of one tap per second, where the client does not say.
@@ -24,7 +26,7 @@ pub struct Wanted {
     path: Option<String>,
     /// In capitals.
     method: Option<String>,
-    status: Option<(u16, u16)>,
+    status: Option<RangeInclusive<u16>>,
     /// To the last byte at least.
     slow: Option<Duration>,
     failed: bool,
@@ -81,7 +83,7 @@ impl Wanted {
             "to" => self.to = Some(To::parse(value)?),
             "path" => self.path = Some(value.to_owned()),
             "method" => self.method = Some(value.to_ascii_uppercase()),
-            "status" => self.status = Some(statuses(value)?),
+            "status" => self.status = Some(http_status::parse(value)?),
             "slow" => self.slow = Some(leno_runtime::duration::parse(value)?),
             "failed" => {
                 self.failed =
@@ -107,9 +109,8 @@ impl Wanted {
     /// Whether a request that has ended is wanted.
     #[must_use]
     pub fn matches(&self, request: &RequestSummary<'_>) -> bool {
-        let (from, up_to) = self.status.unwrap_or((0, u16::MAX));
         let is_of = |direction: &str| direction == request.direction.as_str();
-        (from..=up_to).contains(&request.status)
+        self.status.as_ref().is_none_or(|statuses| statuses.contains(&request.status))
             && self.slow.is_none_or(|least| request.total >= least)
             && (!self.failed || request.is_failure())
             && self.direction.as_deref().is_none_or(is_of)
@@ -149,22 +150,4 @@ impl To {
             kind => label("namespace", &self.namespace) && label(kind, &self.name),
         }
     }
-}
-
-/// `404`, `5xx` or `500-503`.
-fn statuses(text: &str) -> Result<(u16, u16), String> {
-    let wrong = || format!("{text:?} is not a status such as 404, 5xx or 500-503");
-    let number = |text: &str| match text.parse::<u16>() {
-        Ok(status @ 100..=599) => Ok(status),
-        _ => Err(wrong()),
-    };
-    if let Some((from, up_to)) = text.split_once('-') {
-        return Ok((number(from)?, number(up_to)?));
-    }
-    if let Some(class) = text.strip_suffix("xx") {
-        let first = number(&format!("{class}00"))?;
-        return Ok((first, first + 99));
-    }
-    let status = number(text)?;
-    Ok((status, status))
 }
