@@ -7,7 +7,7 @@
 
 mod figures;
 mod page;
-mod town;
+pub(crate) mod town;
 
 use crate::command::{self, is_root};
 use crate::setup;

@@ -15,6 +15,7 @@
 //! - [`docs`]: the site of the documentation.
 //! - [`links`]: links between documents.
 //! - [`pages`]: documents that are printed by programs, and whether they are fresh.
+//! - [`pictures`]: pictures of the dashboard for the documents.
 //! - [`prose`]: plain words in comments, documents and texts for operators.
 //! - [`images`]: container images, made without a container engine.
 //! - [`release`]: what a version is published as.
@@ -43,6 +44,7 @@ mod images;
 mod instructions;
 mod links;
 mod pages;
+mod pictures;
 mod prose;
 mod release;
 mod rust;
@@ -66,6 +68,7 @@ cargo xtask prose         plain words and links of documents: no more findings t
 cargo xtask docs          the site of docs/ in target/docs/site, with its links checked
 cargo xtask sizes         release binaries and dependency counts against budgets.toml
 cargo xtask pages [write] pages printed by programs: check them, or write them again
+cargo xtask pictures      pictures of the dashboard in docs/images, made anew (as root)
 cargo xtask release       archives, Debian package, images, SBOM and checksums in target/dist (--check-reproducible: twice)
 cargo xtask images        container images as archives (--out DIR, --profile PROFILE, --libc glibc|musl)
 cargo xtask fuzz [SECS]   every fuzz target, 30 s each unless said
@@ -134,6 +137,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["prose", rest @ ..] => prose::run(rest),
         ["docs"] => docs::run(),
         ["sizes"] => sizes::run(),
+        ["pictures"] => pictures::run(),
         ["pages"] => pages::run(false),
         ["pages", "write"] => pages::run(true),
         ["images", rest @ ..] => images::run(rest),

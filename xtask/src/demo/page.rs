@@ -129,7 +129,12 @@ pub(super) fn ended(left: &[String], took: Duration) {
         println!(
             "    sudo target/demo/leno exec client -- curl -s http://productpage:9080/productpage"
         );
-        println!("    sudo target/demo/leno edges                        # and ps, stat -w, logs");
+        println!(
+            "    sudo target/demo/leno edges                        # and ps, stat -w, tap, logs"
+        );
+        println!(
+            "    sudo target/demo/leno dashboard                    # the service graph, in a browser"
+        );
     } else {
         println!("Ended, and these are left:");
         for thing in left {

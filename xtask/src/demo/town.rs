@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A mesh that runs bookinfo.
-pub(super) struct Town {
+pub(crate) struct Town {
     leno: PathBuf,
     place: PathBuf,
     up: Arc<Mutex<Option<Child>>>,
@@ -33,9 +33,9 @@ pub(super) struct Pod {
 
 /// What the load driver says at its end.
 #[derive(Clone, Debug)]
-pub(super) struct Load {
-    pub(super) sent: u64,
-    pub(super) failed: u64,
+pub(crate) struct Load {
+    pub(crate) sent: u64,
+    pub(crate) failed: u64,
     pub(super) rate: f64,
     pub(super) milliseconds: [f64; 3],
     pub(super) results: String,
@@ -43,7 +43,7 @@ pub(super) struct Load {
 
 impl Town {
     /// Starts bookinfo and waits until every pod is ready. From here on, signals end it first and us then.
-    pub(super) fn start(leno: &Path, place: &Path) -> Result<Self> {
+    pub(crate) fn start(leno: &Path, place: &Path) -> Result<Self> {
         let machine = Machine::now()?;
         let up = Arc::new(Mutex::new(None));
         let mut town = Self {
@@ -83,7 +83,8 @@ impl Town {
         self.place.join("state")
     }
 
-    fn leno(&self, words: &[&str]) -> Command {
+    /// `leno` with these words, about this mesh.
+    pub(crate) fn leno(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.leno);
         command.arg("--state-dir").arg(self.state()).args(words).stdin(Stdio::null());
         command
@@ -120,7 +121,7 @@ impl Town {
     }
 
     /// Steady load on the page, from the client pod.
-    pub(super) fn load(&self, rate: u32, seconds: u32) -> Result<Load> {
+    pub(crate) fn load(&self, rate: u32, seconds: u32) -> Result<Load> {
         let (rate, seconds) = (rate.to_string(), format!("{seconds}s"));
         let url = "http://productpage:9080/productpage";
         let driver =
@@ -144,7 +145,7 @@ impl Town {
     }
 
     /// Ends it; what is left of it on the machine, which should be nothing.
-    pub(super) fn end(&self) -> Result<Vec<String>> {
+    pub(crate) fn end(&self) -> Result<Vec<String>> {
         end(&self.up, &self.place)?;
         let mut left = self.machine.differences()?;
         for pid in processes_of(&self.place) {
