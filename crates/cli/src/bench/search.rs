@@ -136,7 +136,7 @@ fn search(
                 // No percentile is judged without requests beyond it.
                 let needed = Duration::from_secs_f64((least / rate).min(TRIAL_MAX.as_secs_f64()));
                 plan.duration = Some(wanted.max(needed));
-                let title = format!("{rate}/s");
+                let title = shown(rate);
                 let outcome = watched(&plan, &arguments.asked, Some(&title), interrupted)?;
                 if interrupted.load(Ordering::Relaxed) {
                     eprint!("{}", table(&trials));
@@ -199,9 +199,14 @@ fn reasons(
     reasons
 }
 
+/// A rate for people: whole from 100 requests per second on, with one decimal below.
+fn shown(rate: f64) -> String {
+    if rate >= 100.0 { format!("{rate:.0}/s") } else { format!("{rate:.1}/s") }
+}
+
 fn verdict(found: &Found) -> String {
     let mut text = match found.passed {
-        Some(rate) => format!("highest rate that meets the goals: {rate}/s"),
+        Some(rate) => format!("highest rate that meets the goals: {}", shown(rate)),
         None => "no rate meets the goals".to_owned(),
     };
     for reason in &found.reasons {
@@ -218,7 +223,7 @@ fn table(trials: &[Trial]) -> String {
             let Outcome { counts, hist, duration_s, generator, .. } = &trial.outcome;
             let quantile = |share| latency(hist.response.quantile(share) as f64);
             vec![
-                format!("{}/s", trial.rate),
+                shown(trial.rate),
                 format!("{:.0}/s", counts.completed as f64 / duration_s.max(1e-9)),
                 quantile(0.5),
                 quantile(0.99),
@@ -287,6 +292,14 @@ mod tests {
             };
             assert!(error.starts_with(begin), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn rates_for_people() {
+        let check = |rate, expected: &str| assert_eq!(shown(rate), expected);
+        check(11_313.708_498_984_76, "11314/s");
+        check(100.0, "100/s");
+        check(7.071_067, "7.1/s");
     }
 
     #[test]

@@ -46,7 +46,10 @@ pub(super) fn run(wanted: &Validate) -> anyhow::Result<ExitCode> {
     let worst = loaded.problems.iter().map(|problem| problem.weight).max();
     let is_bad = worst >= Some(if wanted.strict { Weight::Warning } else { Weight::Error });
     if !is_bad && wanted.output == Problems::Table {
-        eprintln!("leno: {} manifests are valid", loaded.texts.len());
+        match loaded.texts.len() {
+            1 => eprintln!("leno: 1 manifest is valid"),
+            many => eprintln!("leno: {many} manifests are valid"),
+        }
     }
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
