@@ -92,6 +92,25 @@ export interface EdgeDetails {
   points: Point[];
 }
 
+/** A request of an edge, as a proxy saw it. */
+export interface Tapped {
+  at: string;
+  method: string;
+  path: string;
+  status: number;
+  grpc_status: number | null;
+  total_milliseconds: number;
+  attempts: number;
+  reason: string;
+  pod: string;
+  trace_id: string;
+}
+
+export interface Requests {
+  requests: Tapped[];
+  failed: string | null;
+}
+
 /** An answer takes this long at most; the next question is then asked anew. */
 const TIMEOUT_MILLISECONDS = 15_000;
 
@@ -106,3 +125,4 @@ export const graph = (seconds: number) => get<Graph>(`/api/graph?window=${second
 export const node = (id: string, seconds: number) => get<NodeDetails>(`/api/node?window=${seconds}&id=${encodeURIComponent(id)}`);
 export const edge = (from: string, to: string, seconds: number) =>
   get<EdgeDetails>(`/api/edge?window=${seconds}&from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);
+export const requests = (from: string, to: string) => get<Requests>(`/api/requests?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);

@@ -25,6 +25,7 @@ const state = {
   model: null as Model | null,
   node: null as api.NodeDetails | null,
   edge: null as api.EdgeDetails | null,
+  requests: null as api.Requests | null,
   failed: "",
   /** The person has chosen what is folded. */
   isFoldChosen: false,
@@ -61,7 +62,9 @@ async function ask(): Promise<void> {
 async function details(): Promise<void> {
   const { selected } = state;
   if (selected?.kind === "node" && !selected.id.includes("/namespace/")) state.node = await api.node(selected.id, state.window);
-  if (selected?.kind === "edge" && !`${selected.from}${selected.to}`.includes("/namespace/")) state.edge = await api.edge(selected.from, selected.to, state.window);
+  if (selected?.kind === "edge" && !`${selected.from}${selected.to}`.includes("/namespace/")) {
+    [state.edge, state.requests] = await Promise.all([api.edge(selected.from, selected.to, state.window), api.requests(selected.from, selected.to)]);
+  }
 }
 
 function select(selected: Selected): void {
@@ -70,6 +73,7 @@ function select(selected: Selected): void {
   if (JSON.stringify(selected) !== before) {
     state.node = null;
     state.edge = null;
+    state.requests = null;
     side.scrollTop = 0;
     void details().then(draw, draw);
   }
@@ -109,7 +113,7 @@ function sidePanel(graph: api.Graph, now: Model): HTMLElement[] {
   }
   if (selected?.kind === "edge") {
     const call = now.calls.find((each) => each.from === selected.from && each.to === selected.to);
-    if (call) return panel.edge(call, state.edge, now, span(graph));
+    if (call) return panel.edge(call, state.edge, state.requests, now, span(graph));
     const drawn = now.edges.find((each) => each.from === selected.from && each.to === selected.to);
     if (drawn) return panel.bundle(drawn, now);
   }

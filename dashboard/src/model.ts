@@ -11,14 +11,7 @@ const SUCCESS_WARN = 0.999;
 /** More workloads than this are drawn as namespaces at first. */
 export const WORKLOADS_MAX = { wide: 80, narrow: 12 };
 
-export interface Node extends Figures {
-  id: string;
-  namespace: string;
-  kind: string;
-  name: string;
-  pods: number;
-  ready: number;
-  meshed: number;
+export interface Node extends ApiNode {
   /** Workloads that this node stands for, where it is a namespace. */
   workloads: number;
   health: Health;

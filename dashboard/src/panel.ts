@@ -1,6 +1,6 @@
 // The panel beside the graph: the whole mesh, one workload, or one edge.
 
-import type { EdgeDetails, Graph, Happening, NodeDetails, Part } from "./api";
+import type { EdgeDetails, Graph, Happening, NodeDetails, Part, Requests } from "./api";
 import { type Span, chart, latencies, requests } from "./chart";
 import { h } from "./dom";
 import * as format from "./format";
@@ -10,6 +10,7 @@ import type { Edge, Model, Node } from "./model";
 const ROWS_MAX = 8;
 const PODS_MAX = 20;
 const EVENTS_MAX = 40;
+const REQUESTS_MAX = 12;
 /** A certificate that ends so soon was not renewed. */
 const CERTIFICATE_SECONDS_MIN = 3_600;
 
@@ -184,7 +185,7 @@ function pods(details: NodeDetails, now: number): Node_ | null {
 }
 
 /** One edge. */
-export function edge(one: Edge, details: EdgeDetails | null, model: Model, span: Span): Node_[] {
+export function edge(one: Edge, details: EdgeDetails | null, seen: Requests | null, model: Model, span: Span): Node_[] {
   const names = new Map(model.workloads.map((each) => [each.id, each]));
   const title = [link(nameOf(one.from, names), { id: one.from }), h("span", { class: "arrow" }, " → "), link(nameOf(one.to, names), { id: one.to })];
   const tls = { yes: "Both sides prove their identity with mutual TLS.", no: "Plain text: no side proves its identity.", mixed: "A part of the traffic is plain text." };
@@ -192,7 +193,9 @@ export function edge(one: Edge, details: EdgeDetails | null, model: Model, span:
     head(title, [badge(one), " ", one.mutual_tls ? tls[one.mutual_tls] : "No traffic in this window."]),
     one.trouble.length ? h("ul", { class: "notes" }, ...one.trouble.map((why) => h("li", { class: one.health }, why))) : h("ul", { class: "notes", hidden: true }),
     ...(details ? golden(details.figures, details.p95_milliseconds, details, span) : []),
-    ...(details ? [failures(details), counts(details)] : []),
+    ...(details ? [failures(details)] : []),
+    ...(seen ? [requestsNow(seen)] : []),
+    ...(details ? [counts(details)] : []),
   ];
 }
 
@@ -213,6 +216,25 @@ function failures(details: EdgeDetails): Node_ {
   const rows = details.reasons.map(([reason, count]) => h("tr", {}, h("td", {}, reason), h("td", { class: "n" }, format.count(count)), h("td", { class: "n" }, format.percent(details.requests ? count / details.requests : null))));
   if (details.denied) rows.push(h("tr", {}, h("td", {}, "denied by policy"), h("td", { class: "n" }, format.count(details.denied)), h("td", { class: "n" }, "–")));
   return section("Failures", table(["Reason", "Requests", "Share"], rows, "Failures by reason"));
+}
+
+/** What passes now, the newest first. */
+function requestsNow(seen: Requests): Node_ {
+  if (seen.failed) return section("Requests now", h("p", { class: "soft" }, seen.failed));
+  if (!seen.requests.length) return section("Requests now", h("p", { class: "soft" }, "Waiting for a request."));
+  const rows = seen.requests.slice(0, REQUESTS_MAX).map((one) => {
+    const code = one.status ? `${one.status}${one.grpc_status ? `/${one.grpc_status}` : ""}` : "–";
+    const isFailed = one.status >= 500 || one.status === 0 || (one.grpc_status ?? 0) > 0;
+    const notes = [one.reason, one.attempts > 1 ? `${one.attempts} attempts` : "", one.pod && `at ${one.pod}`, one.trace_id && `trace ${one.trace_id}`].filter(Boolean).join(" · ");
+    return h("tr", { title: notes },
+      h("td", {}, one.at.slice(11, 19)),
+      h("td", { class: "path" }, `${one.method} ${one.path}`, one.attempts > 1 ? h("b", {}, ` ×${one.attempts}`) : null),
+      h("td", { class: `n ${isFailed ? "bad" : one.status >= 400 ? "warn" : ""}` }, code),
+      h("td", { class: "n" }, format.latency(one.total_milliseconds)));
+  });
+  return section("Requests now", h("table", { class: "requests", "aria-label": "Requests now" },
+    h("thead", {}, h("tr", {}, ...["Time", "Request"].map((name) => h("th", { scope: "col" }, name)), ...["Status", "Took"].map((name) => h("th", { scope: "col", class: "n" }, name)))),
+    h("tbody", {}, ...rows)));
 }
 
 function counts(details: EdgeDetails): Node_ {

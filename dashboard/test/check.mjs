@@ -43,6 +43,9 @@ const tests = {
           assert.equal(await page.run("document.documentElement.scrollWidth <= innerWidth"), true, `${what}: wider than the window`);
           await page.run(`${select(".troubles .link")}.click()`);
           await page.until(`${select("[aria-label='Failures by reason']")}`);
+          const seen = await page.until(`${select("[aria-label='Requests now']")}?.innerText`);
+          for (const part of ["GET /v1/charge ×2", "503", "12:00:01"]) assert.ok(seen.includes(part), `${what}: no ${part} in ${seen}`);
+          assert.equal(await page.run(`${select("#side")}.scrollWidth <= ${select("#side")}.clientWidth`), true, `${what}: the panel is wider than its place`);
           await accessible(page, `${what}, an edge`);
         });
       }

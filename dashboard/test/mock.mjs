@@ -147,6 +147,13 @@ export function answer(state, url, at) {
       reasons: failures ? [["status 503", Math.round(failures * 0.8)], ["upstream_timeout (504)", Math.round(failures * 0.2)]] : [], points: points(at, window, call.rate, call.success, call.p99),
     };
   }
+  if (url.pathname === "/api/requests") {
+    const call = calls.find((one) => nodes[one.from].id === url.searchParams.get("from") && nodes[one.to].id === url.searchParams.get("to"));
+    if (!call) return null;
+    const one = (path, status, reason, attempts) => ({ at: "2026-11-21T12:00:01.234Z", method: "GET", path, status, grpc_status: null, total_milliseconds: call.p99 * 0.6, attempts, reason, pod: `${nodes[call.to].name}-7d9c5b6f4-abcd0`, trace_id: "" });
+    const ordinary = one("/v1/items?page=2&a-long-query=that-does-not-fit-into-the-panel", 200, "", 1);
+    return { requests: call.success < 1 ? [one("/v1/charge", 503, "no_endpoints: the Service has no endpoint", 2), ordinary] : call.rate ? [ordinary] : [], failed: null };
+  }
   return undefined;
 }
 

@@ -2,12 +2,13 @@
 //!
 //! [`poll`] reads pods and metrics where `leno stat` reads them. [`counters`] assigns the series of each proxy to workloads and edges,
 //! [`history`] keeps sums of the last hour, and [`view`] answers with the sums of a window. [`serve`] sends these answers and the page.
-//! Sums are only in the memory of this process. The sources of the page are in `dashboard/`.
+//! [`requests`] taps the edge that a page shows. Sums are only in the memory of this process. The sources of the page are in `dashboard/`.
 
 mod counters;
 mod happenings;
 mod history;
 mod poll;
+mod requests;
 mod serve;
 mod sums;
 mod view;
@@ -16,16 +17,20 @@ use crate::args::Dashboard;
 use crate::args::home::Scope;
 use crate::home::Home;
 use history::History;
+use requests::Watch;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the polling thread writes and the server reads.
+/// What the reading threads write and the server reads.
 #[derive(Clone, Debug, Default)]
-struct Shared(Arc<Mutex<History>>);
+struct Shared {
+    history: Arc<Mutex<History>>,
+    watch: Arc<Watch>,
+}
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, History> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,14 +48,19 @@ pub(crate) fn run(home: Home, wanted: &Dashboard) -> anyhow::Result<()> {
     };
     // The first reading is here, so that a mesh that cannot be read is an error and not an empty page.
     let first = poll::read(&home, &scope)?;
-    let writer = shared.clone();
-    std::thread::Builder::new()
-        .name("readings".to_owned())
-        .spawn(move || poll::run(&home, &scope, first, &writer))?;
+    let of_mesh = Arc::new((home, scope));
+    let (mesh, writer) = (Arc::clone(&of_mesh), shared.clone());
+    thread("readings").spawn(move || poll::run(&mesh.0, &mesh.1, first, &writer))?;
+    let watch = Arc::clone(&shared.watch);
+    thread("requests").spawn(move || requests::run(&of_mesh.0, &of_mesh.1, &watch))?;
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.port);
     serve::run(shared, address, |address| {
         eprintln!("leno: dashboard on http://{address}/ (Ctrl-C ends it)");
     })
+}
+
+fn thread(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.to_owned())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) use cluster::{CONTROL, ClusterHome};
 
@@ -145,17 +145,18 @@ impl Home {
         }
     }
 
-    /// Gives every line of `GET path` at the proxies of these pods to `line`, until all have ended or `line` says so. A proxy that
-    /// cannot be asked is named on standard error.
+    /// Gives every line of `GET path` at the proxies of these pods to `line`, until all have ended, `line` says so or
+    /// the time is over. A proxy that cannot be asked is named on standard error.
     pub(crate) fn tap(
         &self,
         members: &[Member],
         path: &str,
+        time: Option<Duration>,
         line: &mut TapLine<'_>,
     ) -> anyhow::Result<()> {
         match self {
-            Self::Machine(state) => machine::tap(state, members, path, line),
-            Self::Cluster(cluster) => cluster.tap(members, path, line),
+            Self::Machine(state) => machine::tap(state, members, path, time, line),
+            Self::Cluster(cluster) => cluster.tap(members, path, time, line),
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn run(home: &Home, tap: &Tap) -> anyhow::Result<()> {
             ControlFlow::Continue(())
         })
     };
-    home.tap(&subject.members, &format!("/tap?{query}"), print)
+    home.tap(&subject.members, &format!("/tap?{query}"), None, print)
 }
 
 /// Whose proxies are asked, and for what.

@@ -55,7 +55,7 @@ pub(super) fn run(home: &Home, top: &Top) -> anyhow::Result<()> {
     };
     std::thread::Builder::new().name("table".to_owned()).spawn(print)?;
     let mut seen = 0;
-    home.tap(&subject.members, &format!("/tap?{query}"), &mut |_, line| {
+    home.tap(&subject.members, &format!("/tap?{query}"), None, &mut |_, line| {
         let Ok(request) = serde_json::from_str::<Value>(line) else {
             return Ok(ControlFlow::Continue(()));
         };

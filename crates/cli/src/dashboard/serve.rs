@@ -88,6 +88,9 @@ fn answer<B>(shared: &Shared, request: &Request<B>) -> Response<Full<Bytes>> {
                 .zip(asked.to)
                 .and_then(|(from, to)| view::edge(&history, from, to, asked.window_seconds)),
         ),
+        "/api/requests" => {
+            json(asked.from.zip(asked.to).map(|(from, to)| shared.watch.ask(from, to)))
+        }
         _ => text(StatusCode::NOT_FOUND, "not found\n"),
     }
 }

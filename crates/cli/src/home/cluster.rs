@@ -12,7 +12,7 @@ use leno_kube::refused::Refused;
 use leno_up::figures::Said;
 use leno_up::figures::reading::Reading;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// Pods of the control plane.
@@ -118,6 +118,7 @@ impl ClusterHome {
         &self,
         members: &[Member],
         path: &str,
+        time: Option<Duration>,
         line: &mut TapLine<'_>,
     ) -> anyhow::Result<()> {
         let namespaces: BTreeSet<&str> = members.iter().map(|one| one.namespace.as_str()).collect();
@@ -132,7 +133,7 @@ impl ClusterHome {
                 self.cluster.lines(namespace, pod, PROXY_ADMIN_PORT, path, line).await
             })
         });
-        self.runtime.block_on(shared.run(taps))
+        self.runtime.block_on(shared.run(taps, time))
     }
 
     /// Paths of requests are more than metrics: a right of their own.

@@ -89,6 +89,7 @@ pub(super) fn tap(
     state: &Path,
     members: &[Member],
     path: &str,
+    time: Option<Duration>,
     line: &mut TapLine<'_>,
 ) -> anyhow::Result<()> {
     let rows = pods(state)?;
@@ -108,7 +109,7 @@ pub(super) fn tap(
             lines(stream, path, |text| shared.line(member, text)).await
         })
     });
-    runtime.block_on(shared.run(taps))
+    runtime.block_on(shared.run(taps, time))
 }
 
 pub(super) fn control(state: &Path, path: &str) -> anyhow::Result<Page> {

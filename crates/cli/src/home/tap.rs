@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// What the taps of all proxies share.
 pub(super) struct Shared<'a, 'b> {
@@ -29,8 +30,19 @@ impl<'a, 'b> Shared<'a, 'b> {
         false
     }
 
-    /// Runs the taps until no more lines are wanted, or all have ended.
+    /// Runs the taps until no more lines are wanted, all have ended, or the time is over.
     pub(super) async fn run<'m, E: std::fmt::Display>(
+        &self,
+        taps: impl Iterator<Item = (&'m Member, impl Future<Output = Result<(), E>>)>,
+        time: Option<Duration>,
+    ) -> anyhow::Result<()> {
+        match time {
+            Some(time) => tokio::time::timeout(time, self.run_all(taps)).await.unwrap_or(Ok(())),
+            None => self.run_all(taps).await,
+        }
+    }
+
+    async fn run_all<'m, E: std::fmt::Display>(
         &self,
         taps: impl Iterator<Item = (&'m Member, impl Future<Output = Result<(), E>>)>,
     ) -> anyhow::Result<()> {
