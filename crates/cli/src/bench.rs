@@ -1,6 +1,7 @@
 //! `leno bench …`: one file per verb, each with its flags and what runs it. What they do is in crate `bench`.
 
 pub(crate) mod compare;
+pub(crate) mod doctor;
 pub(crate) mod load;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -39,6 +40,8 @@ pub(crate) enum BenchVerb {
     Selftest(selftest::Selftest),
     /// Run a scenario: meshes, repetitions, events, assertions
     Run(run::Run),
+    /// Examine whether a cluster is fit for a benchmark
+    Doctor(doctor::Doctor),
     /// Print the changes between two results that are larger than their noise
     Compare(compare::Compare),
     /// Write the report of a result again

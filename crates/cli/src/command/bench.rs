@@ -1,7 +1,7 @@
 //! `leno bench …`: forwards to the verb, and turns its errors into the exit code that the bench promises.
 
 use crate::bench::{
-    BenchVerb, EXIT_USAGE, compare, load, report, run, search, selftest, serve, sidecar,
+    BenchVerb, EXIT_USAGE, compare, doctor, load, report, run, search, selftest, serve, sidecar,
 };
 use crate::output;
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ pub(super) fn run(verb: BenchVerb) -> anyhow::Result<ExitCode> {
         BenchVerb::Search(arguments) => search::run(&arguments),
         BenchVerb::Selftest(arguments) => selftest::run(arguments),
         BenchVerb::Run(arguments) => run::run(arguments),
+        BenchVerb::Doctor(arguments) => doctor::run(arguments),
         BenchVerb::Compare(arguments) => compare::run(arguments),
         BenchVerb::Report(arguments) => report::run(arguments),
         BenchVerb::Serve(arguments) => serve::run(arguments),
