@@ -173,6 +173,10 @@ fn belongs(figure: &Figure, cell: &Cell) -> bool {
 fn verdict(campaign: &Campaign) -> (String, Vec<String>) {
     let name = |cell: &Cell| format!("{} {}", cell.mesh, statistics::cell_words(cell));
     let mut invalid = Vec::new();
+    let is_ended_early = !matches!(campaign.state.as_str(), "running" | "finished");
+    if is_ended_early && campaign.cells.iter().all(|cell| cell.runs.is_empty()) {
+        invalid.push("no repetition was finished".to_owned());
+    }
     for cell in &campaign.cells {
         if cell.runs.is_empty() && campaign.state == "finished" {
             invalid.push(format!("{}: was not run", name(cell)));
@@ -346,5 +350,21 @@ mod tests {
         assert!(campaign.assertions.is_empty());
         assert_eq!(campaign.verdict, "invalid");
         assert_eq!(campaign.verdict_reasons, ["leno main rate=20: no repetition is valid: late"]);
+    }
+
+    #[test]
+    fn a_run_without_a_repetition_is_not_a_pass() {
+        let check = |state: &str, runs: bool, expected: &str| {
+            let mut cells = vec![cell("leno", 1.0, true)];
+            if !runs {
+                cells[0].runs.clear();
+            }
+            let campaign = Campaign { state: state.into(), cells, ..Campaign::default() };
+            assert_eq!(verdict(&campaign).0, expected, "{state} {runs}");
+        };
+        check("interrupted", false, "invalid");
+        check("interrupted", true, "pass");
+        check("finished", false, "invalid");
+        check("running", false, "pass");
     }
 }
