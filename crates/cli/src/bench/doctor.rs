@@ -22,7 +22,7 @@ pub(crate) struct Doctor {
     /// Nodes for load generators
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) generator_nodes: Vec<String>,
-    /// Nodes for servers
+    /// Nodes for servers [default: all but those of generators]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) server_nodes: Vec<String>,
 }
