@@ -10,7 +10,7 @@ const ACCOUNT: &str = "--as=system:serviceaccount:leno:leno-control";
 const NOBODY: &str = "--as=system:serviceaccount:default:leno-test-nobody";
 /// What may be done to what in every namespace; behind `=` is the name of the only object. As deploy/leno/templates/rbac.yaml has it:
 /// a right that is added there is added here, and somebody has thought about it twice.
-const EVERYWHERE: [&str; 31] = [
+const EVERYWHERE: [&str; 32] = [
     "authorizationpolicies.policy.leno.dev: get list watch",
     "authorizationpolicies.policy.linkerd.io: get list watch",
     "authorizationpolicies/status.policy.leno.dev: patch",
@@ -18,6 +18,7 @@ const EVERYWHERE: [&str; 31] = [
     "configmaps=leno-trust-anchors: get list patch watch",
     "endpointslices.discovery.k8s.io: get list watch",
     "events.events.k8s.io: create",
+    "faults.leno.dev: get list watch",
     "grpcroutes.gateway.networking.k8s.io: get list watch",
     "grpcroutes/status.gateway.networking.k8s.io: patch",
     "httproutes.gateway.networking.k8s.io: get list watch",

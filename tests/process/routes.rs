@@ -1,6 +1,7 @@
 //! What filters of routes do, by real proxies: each table for HTTP/1 and for HTTP/2.
 
 mod client;
+mod faults;
 mod server;
 
 use client::{ask, send};

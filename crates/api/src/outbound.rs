@@ -24,6 +24,9 @@ use linkerd2_proxy_api::outbound as message;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use fault::{
+    AbortMessage, ClientsMessage, DelayMessage, FaultMessage, HeaderMessage, ShareMessage,
+};
 pub use own::{
     BreakerMessage, CorsMessage, FilterMessage, FiltersMessage, Kind as FilterKind, MirrorMessage,
     OwnMessage, PolicyMessage, RewriteMessage,
@@ -36,6 +39,7 @@ mod backend;
 mod breaker;
 mod connection;
 mod distribution;
+mod fault;
 pub(crate) mod grpc;
 mod http;
 mod own;

@@ -5,11 +5,13 @@
 //! - [`kept`]: what is kept of the kinds that are many.
 //! - [`route`]: routes, and what their published types have no word for.
 //! - [`policy`]: policy objects in their published types.
+//! - [`fault`]: faults in their published type.
 //! - [`file`]: directories of manifests, watched.
 //! - [`kubernetes`]: the Kubernetes API, watched.
 //!
 //! A source is a task with a `watch::Sender<Arc<Inventory>>`, and that is the interface.
 
+pub mod fault;
 pub mod file;
 pub mod kept;
 pub mod kubernetes;
@@ -18,6 +20,7 @@ pub mod parse;
 pub mod policy;
 pub mod route;
 
+use fault::FaultSpec;
 use gateway_api::grpcroutes::GrpcRoute;
 use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
@@ -362,6 +365,7 @@ kinds! {
     "HTTPRoute", "gateway.networking.k8s.io", ["v1", "v1beta1"], HttpRoute, Route<HttpRoute>, HttpRoute, http_routes, true;
     "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, Route<GrpcRoute>, GrpcRoute, grpc_routes, true;
     "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
+    "Fault", "leno.dev", ["v1alpha1"], Fault, Policy<FaultSpec>, Policy<FaultSpec>, faults, true;
     "Server", "policy.leno.dev", ["v1beta3"], Server, Policy<ServerSpec>, Policy<ServerSpec>, servers, true;
     "AuthorizationPolicy", "policy.leno.dev", ["v1alpha1"], AuthorizationPolicy, Policy<AuthorizationPolicySpec>, Policy<AuthorizationPolicySpec>, authorization_policies, true;
     "MeshTLSAuthentication", "policy.leno.dev", ["v1alpha1"], MeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, mesh_tls_authentications, true;

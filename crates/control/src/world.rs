@@ -5,6 +5,7 @@
 //! - [`service`]: Services, and which endpoints answer for each of their ports.
 //! - `breaker.rs`: what Services say of endpoints that fail.
 //! - [`route`]: HTTPRoute and GRPCRoute compiled to the model's rules.
+//! - `fault.rs`: faults that routes refer to.
 //! - [`policy`]: Servers and the rules for their clients.
 //! - `probe.rs`: what the kubelet asks of a pod.
 //! - [`builder`]: one inventory after another, at the cost of what changed.
@@ -15,6 +16,7 @@
 
 mod breaker;
 pub mod builder;
+mod fault;
 pub mod inbound;
 pub mod lookup;
 pub mod outbound;

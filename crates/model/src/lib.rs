@@ -15,6 +15,7 @@
 
 pub mod breaker;
 pub mod cors;
+pub mod fault;
 pub mod limit;
 pub mod name;
 pub mod pattern;

@@ -206,6 +206,36 @@ impl fmt::Display for PeerName {
     }
 }
 
+/// The end of a DNS-like name in labels; empty matches every identity, SPIFFE IDs included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suffix(pub Vec<Arc<str>>);
+
+impl Suffix {
+    pub(crate) fn matches(&self, name: &PeerName) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        match name {
+            PeerName::Dns(name) => self.ends(name.as_str().rsplit('.').map(Some)),
+            PeerName::Spiffe(id) => id.as_service_account().is_ok_and(|(namespace, account)| {
+                // The DNS-like name of the account. Its label for the control plane's namespace is not in a SPIFFE ID.
+                let fixed = [None, Some("identity"), Some("serviceaccount"), Some(namespace)];
+                let domain = id.trust_domain().rsplit('.').map(Some);
+                self.ends(domain.chain(fixed).chain(account.rsplit('.').map(Some)))
+            }),
+        }
+    }
+
+    /// Whether a name with these labels, last label first, is longer than the suffix and ends with it. `None` is any label.
+    fn ends<'a>(&self, mut labels: impl Iterator<Item = Option<&'a str>>) -> bool {
+        let is_same =
+            |part: &Arc<str>, label: Option<&str>| label.is_none_or(|label| label == &**part);
+        let all =
+            self.0.iter().rev().all(|part| labels.next().is_some_and(|label| is_same(part, label)));
+        all && labels.next().is_some()
+    }
+}
+
 /// A Kubernetes object that something is about, in metrics labels and in answers of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {

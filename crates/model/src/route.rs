@@ -5,6 +5,7 @@
 
 use crate::breaker::Breaker;
 use crate::cors::Cors;
+use crate::fault::Fault;
 use crate::name::Resource;
 use crate::pattern::Pattern;
 use crate::retry::Retry;
@@ -170,6 +171,8 @@ pub enum Filter {
     Cors(Arc<Cors>),
     /// Sends a copy of the request somewhere else.
     Mirror(Arc<Mirror>),
+    /// Delays requests, or answers them with a failure, for a time.
+    Fault(Arc<Fault>),
 }
 
 /// Header changes in Gateway API's order: set, add, remove. Names in lower case where they are compared.

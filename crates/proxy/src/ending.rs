@@ -131,6 +131,9 @@ endings! {
     /// A route's filter asked for a failure; it also says with which status.
     FailureInjected: 503, Unavailable, Mesh, DEBUG, "",
         "failure_injected", "a filter of the route injected this failure";
+    /// A fault of the route answered; it also says with which status.
+    FaultInjected: 503, Unavailable, Nobody, DEBUG, "",
+        "fault_injected", "a Fault of the route injected this failure; remove the route's filter, or the Fault, to end it";
     /// The head was not complete in `head_max`.
     HeadTimeout: 408, DeadlineExceeded, Peer, INFO, "",
         "head_timeout", "the head was not complete within LENO_PROXY_HEAD_SECONDS";

@@ -179,7 +179,9 @@ fn filter_message(filter: &Filter) -> Result<Option<message::grpc_route::Filter>
             Kind::RequestHeaderModifier(matching::request_headers_message(change))
         }
         Filter::Fail(failure) => failure_message(failure),
-        Filter::Rewrite(_) | Filter::Cors(_) | Filter::Mirror(_) => return Ok(None),
+        Filter::Rewrite(_) | Filter::Cors(_) | Filter::Mirror(_) | Filter::Fault(_) => {
+            return Ok(None);
+        }
         Filter::ResponseHeaders(_) => return unsupported("a response header modifier"),
         Filter::Redirect(_) => return unsupported("a redirect"),
     };

@@ -127,7 +127,9 @@ fn filter_message(filter: &Filter) -> Result<Option<message::http_route::Filter>
         }
         Filter::Redirect(redirect) => Kind::Redirect(matching::redirect_message(redirect)),
         Filter::Fail(failure) => failure_message(failure),
-        Filter::Rewrite(_) | Filter::Cors(_) | Filter::Mirror(_) => return Ok(None),
+        Filter::Rewrite(_) | Filter::Cors(_) | Filter::Mirror(_) | Filter::Fault(_) => {
+            return Ok(None);
+        }
     };
     Ok(Some(message::http_route::Filter { kind: Some(kind) }))
 }

@@ -4,6 +4,7 @@
 //! do something wrong, a failure stands in linkerd's list at the same place, and this filter stands instead of the failure.
 
 use super::backend::{backend, backend_message};
+use super::fault::{self, FaultMessage};
 use crate::{WireError, matching, parts};
 use leno_model::cors::{Cors, OriginMatch};
 use leno_model::limit::FILTERS_MAX;
@@ -90,7 +91,7 @@ pub struct FilterMessage {
     #[prost(bool, tag = "2")]
     pub instead: bool,
     /// The filter itself.
-    #[prost(oneof = "Kind", tags = "3, 4, 5")]
+    #[prost(oneof = "Kind", tags = "3, 4, 5, 6")]
     pub kind: Option<Kind>,
 }
 
@@ -106,6 +107,9 @@ pub enum Kind {
     /// Copies of requests.
     #[prost(message, boxed, tag = "5")]
     Mirror(Box<MirrorMessage>),
+    /// A delay or a failure.
+    #[prost(message, tag = "6")]
+    Fault(FaultMessage),
 }
 
 /// Where copies of requests go.
@@ -304,12 +308,15 @@ fn written(filter: &Filter) -> Option<(Kind, Option<&'static str>)> {
             let message = MirrorMessage { backend, numerator, denominator };
             Some((Kind::Mirror(Box::new(message)), None))
         }
+        // Without a fault the caller gets a good response.
+        Filter::Fault(fault) => Some((Kind::Fault(fault::written(fault)), None)),
     }
 }
 
 fn read(message: &FilterMessage) -> Result<Filter, WireError> {
     match message.kind.as_ref().ok_or(WireError::Missing("own.filters.kind"))? {
         Kind::Cors(message) => cors(message),
+        Kind::Fault(message) => Ok(Filter::Fault(Arc::new(fault::read(message)?))),
         Kind::Mirror(message) => {
             let MirrorMessage { backend: target, numerator, denominator } = message.as_ref();
             let (numerator, denominator) = (*numerator, *denominator);

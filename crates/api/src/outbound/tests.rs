@@ -2,8 +2,10 @@
 
 use super::*;
 use leno_model::cors::{Cors, OriginMatch};
+use leno_model::fault::{Abort, Clients, Fault, Share};
 use leno_model::name::Resource;
 use leno_model::pattern::Pattern;
+use leno_model::policy::Suffix;
 use leno_model::route::{
     Backend, BackendKind, Balance, Distribution, Failure, Filter, HeaderChange, HeaderMatch,
     HostMatch, HttpRoute, HttpRoutes, HttpRule, Mirror, OpaqueRoute, OpaqueRoutes, PathMatch,
@@ -470,7 +472,18 @@ fn own_filters_come_back_at_their_places() {
     let headers = || Filter::RequestHeaders(change());
     let mirror = Mirror { backend: balance("copy"), numerator: 1, denominator: 3 };
     let mirror = || Filter::Mirror(Arc::new(mirror.clone()));
-    let filters = vec![mirror(), headers(), rewrite(), mirror(), headers(), cors, mirror()];
+    let fault = Filter::Fault(Arc::new(Fault {
+        name: "default/f".into(),
+        delay: Some((Duration::from_millis(300), Share { numerator: 1, denominator: 3 })),
+        abort: Some((Abort::Grpc(14), Share::ALL)),
+        clients: Some(Clients {
+            identities: vec!["spiffe://td/ns/a/sa/web".into()],
+            suffixes: vec![Suffix(Vec::new()), Suffix(vec!["identity".into(), "td".into()])],
+        }),
+        headers: vec![("x-a".into(), "1".into())],
+        until: Duration::from_millis(1_767_225_600_001),
+    }));
+    let filters = vec![mirror(), headers(), rewrite(), mirror(), headers(), cors, fault, mirror()];
     let own_filters = Backend { filters: vec![rewrite(), headers()], ..balance("v2") };
     let backends = Distribution::Random(vec![(balance("v1"), 1), (own_filters, 2)]);
     let routes = rule(Vec::new(), filters, backends);
@@ -534,6 +547,32 @@ fn malformed_own_filters_are_refused_by_field() {
     check(&|f| f.kind = ratio(2, 1), "mirror.numerator: 2 of 1 is not a valid fraction");
     check(&|f| f.kind = ratio(0, 0), "mirror.numerator: 0 of 0 is not a valid fraction");
     check(&|f| f.kind = ratio(1, 2), "backend is missing");
+    let share = Some(ShareMessage { numerator: 1, denominator: 1 });
+    let fault = |spoil: &dyn Fn(&mut FaultMessage)| {
+        let mut fault = FaultMessage { name: "a/f".into(), ..Default::default() };
+        spoil(&mut fault);
+        Some(FilterKind::Fault(fault))
+    };
+    let delay = |millis, share| fault(&|f| f.delay = Some(DelayMessage { millis, share }));
+    check(&|f| f.kind = fault(&|f| f.name.clear()), "fault.name is missing");
+    check(&|f| f.kind = delay(60_001, share), "fault.delay: 60.001s is longer than 60s");
+    check(&|f| f.kind = delay(1, None), "fault.share is missing");
+    let of_none = Some(ShareMessage::default());
+    check(&|f| f.kind = delay(1, of_none), "fault.share: 0 of 0 is not a valid fraction");
+    let abort = |http_status, grpc_code| {
+        fault(&|f| f.abort = Some(AbortMessage { http_status, grpc_code, share }))
+    };
+    let wrong = |status, code| {
+        format!("fault.abort: status {status} with gRPC code {code} is not a failure")
+    };
+    for (status, code) in [(0, 0), (200, 0), (500, 14), (0, 17)] {
+        check(&|f| f.kind = abort(status, code), &wrong(status, code));
+    }
+    let header = |name: &str| HeaderMessage { name: name.to_owned(), value: "1".to_owned() };
+    check(
+        &|f| f.kind = fault(&|f| f.headers = vec![header("a b")]),
+        "fault.headers.name: \"a b\" is not a token",
+    );
     let methods = || CorsMessage { methods: vec!["a b".into()], ..Default::default() };
     check(&|f| f.kind = cors(methods()), "cors.methods: \"a b\" is not a token");
 }

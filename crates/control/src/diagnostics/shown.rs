@@ -1,6 +1,7 @@
 //! The model's answers as JSON. Pure; every field is named in `docs/cli.md`.
 
 use leno_model::cors::OriginMatch;
+use leno_model::fault::Abort;
 use leno_model::name::Resource;
 use leno_model::policy::{
     Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute,
@@ -251,6 +252,15 @@ fn filter(filter: &Filter) -> Value {
             "backend": backend(&mirror.backend),
             "numerator": mirror.numerator,
             "denominator": mirror.denominator,
+        }}),
+        Filter::Fault(fault) => json!({"fault": {
+            "name": fault.name.as_ref(),
+            "delay_millis": fault.delay.map(|(delay, _)| delay.as_millis()),
+            "abort": fault.abort.map(|(abort, _)| match abort {
+                Abort::Http(status) => json!({"http_status": status}),
+                Abort::Grpc(code) => json!({"grpc_code": code}),
+            }),
+            "until_millis": fault.until.as_millis(),
         }}),
         Filter::Cors(cors) => json!({"cors": {
             "origins": cors.origins.iter().map(OriginMatch::as_str).collect::<Vec<_>>(),

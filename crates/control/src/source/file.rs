@@ -3,6 +3,7 @@
 use super::layers::Layers;
 use super::{Inventory, Problem, parse};
 use crate::limit::{FILE_EVENTS_GATHERED, FILE_EVENTS_MAX, FILE_POLL_INTERVAL, FILES_MAX};
+use k8s_openapi::jiff::Timestamp;
 use leno_runtime::regular_file;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +136,8 @@ impl Reader {
         let (layer, path) = at.clone();
         match regular_file::read(&path) {
             Ok(text) => {
-                let manifest = parse::parse(&Arc::from(self.shown(layer, &path)), &text);
+                let mut manifest = parse::parse(&Arc::from(self.shown(layer, &path)), &text);
+                manifest.written_at(Timestamp::from_second(stamp.0).unwrap_or_default());
                 self.layers.put(layer, path, manifest);
             }
             // Replaced or removed since we looked; the next look shows which.

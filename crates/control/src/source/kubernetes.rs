@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use watching::Watching;
 
 /// The kinds that are watched, each with its plural in the API's paths.
-pub const WATCHED: [(&str, &str); 19] = [
+pub const WATCHED: [(&str, &str); 20] = [
     ("Namespace", "namespaces"),
     ("ServiceAccount", "serviceaccounts"),
     ("Pod", "pods"),
@@ -36,6 +36,7 @@ pub const WATCHED: [(&str, &str); 19] = [
     ("HTTPRoute", "httproutes"),
     ("GRPCRoute", "grpcroutes"),
     ("ReferenceGrant", "referencegrants"),
+    ("Fault", "faults"),
     ("Server", "servers"),
     ("AuthorizationPolicy", "authorizationpolicies"),
     ("MeshTLSAuthentication", "meshtlsauthentications"),

@@ -3,6 +3,8 @@
 //! Each document is read alone, so that a mistake in one does not take the others with it.
 
 use super::{Key, Object, Origin, Problem, Sourced, published_kind};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use leno_manifest::typed::{self, Mistake};
 use leno_manifest::{Unreadable, read_all};
 use serde::Deserialize;
@@ -19,6 +21,18 @@ pub struct Manifest {
     pub problems: Vec<Problem>,
     /// A document could not be read: objects of this file's last good state stay until it can.
     pub broken: bool,
+}
+
+impl Manifest {
+    /// Gives faults the time when their file was written, from which their time to live counts.
+    pub fn written_at(&mut self, time: Timestamp) {
+        for object in &mut self.objects {
+            if let Object::Fault(fault) = Arc::make_mut(&mut object.object) {
+                let metadata = &mut Arc::make_mut(fault).metadata;
+                metadata.creation_timestamp.get_or_insert(Time(time));
+            }
+        }
+    }
 }
 
 /// The fields that identify a document's kind.

@@ -159,7 +159,8 @@ impl Builder {
         let mut world = self.world(version);
         let routes_stay = Arc::ptr_eq(&last.http_routes, &inventory.http_routes)
             && Arc::ptr_eq(&last.grpc_routes, &inventory.grpc_routes)
-            && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants);
+            && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants)
+            && Arc::ptr_eq(&last.faults, &inventory.faults);
         if renewed.written || !routes_stay || !policies_stay {
             let last = std::mem::take(&mut self.patterns);
             let policies = self.parts.policies.clone();

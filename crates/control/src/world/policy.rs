@@ -13,7 +13,7 @@
 
 mod authentication;
 mod authorization;
-mod identity;
+pub(super) mod identity;
 mod reference;
 mod report;
 mod route;

@@ -6,7 +6,7 @@
 //! to the route's author; this file attaches routes to Services.
 
 mod backend;
-mod filter;
+pub(super) mod filter;
 pub(super) mod matching;
 pub(super) mod parent;
 mod rule;
@@ -14,6 +14,7 @@ pub(super) mod traffic;
 pub mod verdict;
 
 use super::World;
+use super::fault::{self, Faults};
 use super::service::ServiceKey;
 use super::settings::published;
 use crate::source::parse::UNKNOWN_FIELD;
@@ -184,6 +185,7 @@ struct Place<'a> {
     world: &'a World,
     on_servers: &'a HashMap<Key, Vec<OnServer>>,
     grants: &'a [Sourced<ReferenceGrant>],
+    faults: &'a Faults,
     headless: HashSet<ServiceKey>,
     routes: Routes,
     /// What a Service's routes for these clients take of its limits.
@@ -219,6 +221,7 @@ impl Taken {
 struct Compiler<'a, T> {
     world: &'a World,
     grants: &'a [Sourced<ReferenceGrant>],
+    faults: &'a Faults,
     headless: &'a HashSet<ServiceKey>,
     route: &'a Sourced<Route<T>>,
     kind: Kind,
@@ -248,6 +251,7 @@ impl Place<'_> {
         let mut compiler = Compiler {
             world: self.world,
             grants: self.grants,
+            faults: self.faults,
             headless: &self.headless,
             route,
             kind,
@@ -472,12 +476,15 @@ impl World {
         let key = |service: &Sourced<v1::Service>| {
             (service.key.namespace.clone(), service.key.name.clone())
         };
+        let mut problems = Vec::new();
+        let faults = fault::read(inventory, &self.names, &mut problems);
         let mut place = Place {
             world: self,
             on_servers,
             grants: &inventory.reference_grants,
+            faults: &faults,
             headless: headless.map(key).collect(),
-            routes: Routes::default(),
+            routes: Routes { problems, ..Routes::default() },
             taken: HashMap::new(),
             patterns,
         };

@@ -3,6 +3,7 @@
 use super::*;
 use crate::source::parse::parse;
 use leno_api::outbound::Target;
+use leno_model::fault::Fault;
 use leno_model::route::{
     Backend, BackendKind, Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy,
     OutboundProtocol, PathMatch,
@@ -11,6 +12,7 @@ use leno_model::workload::{Endpoint, ProtocolHint};
 use std::path::Path;
 
 mod breaker;
+mod fault;
 mod fields;
 mod manifests;
 mod patterns;
@@ -138,11 +140,29 @@ fn show_filter(filter: &Filter) -> String {
             let share = format!("{}/{}", mirror.numerator, mirror.denominator);
             format!("mirror {share} {}", show_backend(&mirror.backend))
         }
+        Filter::Fault(fault) => show_fault(fault),
         Filter::Cors(cors) => format!("cors {:?} {}", cors.origins, cors.max_age_seconds),
         Filter::Redirect(redirect) => {
             format!("redirect {} {:?}", redirect.status, redirect.path_prefix)
         }
     }
+}
+
+fn show_fault(fault: &Fault) -> String {
+    let mut shown = format!("fault {}", fault.name);
+    if let Some((delay, share)) = fault.delay {
+        shown += &format!(" delay {delay:?} {}/{}", share.numerator, share.denominator);
+    }
+    if let Some((abort, share)) = fault.abort {
+        shown += &format!(" abort {abort:?} {}/{}", share.numerator, share.denominator);
+    }
+    fault.headers.iter().for_each(|(name, value)| shown += &format!(" {name}={value}"));
+    if let Some(clients) = &fault.clients {
+        let suffixes = clients.suffixes.iter().map(|suffix| format!("*.{}", suffix.0.join(".")));
+        let names = clients.identities.iter().map(ToString::to_string).chain(suffixes);
+        shown += &format!(" of {}", names.collect::<Vec<_>>().join(" "));
+    }
+    shown + &format!(" until {:?}", fault.until)
 }
 
 fn show_distribution(distribution: &Distribution) -> String {

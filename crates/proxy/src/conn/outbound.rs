@@ -9,6 +9,7 @@ use crate::mesh::{Destination, Mesh};
 use crate::refusal::Refusal;
 use crate::request::attempts::{self, AttemptPlan};
 use crate::request::decision::{self, Decision, Plan};
+use crate::request::filters::Here;
 use crate::request::local_reply::LocalReply;
 use crate::request::mirror::{copy::Copy, send};
 use crate::request::route::RouteChoice;
@@ -25,7 +26,7 @@ use leno_model::route::{Distribution, Mirror, OpaqueRoutes, OutboundProtocol, pi
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// One connection of our application, start to finish.
 pub async fn serve(mesh: Rc<Mesh>, tcp: Tcp) {
@@ -181,8 +182,10 @@ impl Side for ToService<'_> {
     }
 
     fn decide(&self, request: &View<'_>) -> Decision {
-        let draw = || self.mesh.thread.random.unit();
-        decision::outbound(&self.destination.policy(), request, draw)
+        let thread = &self.mesh.thread;
+        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let here = Here { client: &thread.config.identity, now };
+        decision::outbound(&self.destination.policy(), request, &here, || thread.random.unit())
     }
 
     fn mirror(&self, mirror: &Arc<Mirror>, copy: Copy) {

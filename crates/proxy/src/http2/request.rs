@@ -223,7 +223,7 @@ impl Codec for Http2Request {
     fn shown(&self, reply: &LocalReply) -> (u16, Option<u16>) {
         match self.is_grpc {
             _ if reply.ending().ends_connection() => (0, None),
-            true => (200, Some(reply.ending().shown().grpc)),
+            true => (200, Some(reply.grpc())),
             false => (reply.status(), None),
         }
     }
@@ -236,7 +236,7 @@ impl Codec for Http2Request {
         }
         let mut response = Response::new(());
         if self.is_grpc {
-            *response.headers_mut() = grpc_trailers(&reply.refusal);
+            *response.headers_mut() = grpc_trailers(&reply.refusal, reply.grpc());
             let kind = HeaderValue::from_static("application/grpc");
             response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         } else {
@@ -263,8 +263,9 @@ impl Codec for Http2Request {
         }
         // A client that is gone gets nothing, and needs nothing.
         if self.is_grpc {
-            record.grpc = Some(broken.ending().shown().grpc);
-            let _gone = send.send_trailers(grpc_trailers(&broken.reply.refusal));
+            record.grpc = Some(broken.reply.grpc());
+            let trailers = grpc_trailers(&broken.reply.refusal, broken.reply.grpc());
+            let _gone = send.send_trailers(trailers);
         } else {
             send.send_reset(Reason::INTERNAL_ERROR);
         }
@@ -490,9 +491,9 @@ fn onward(parts: &http::request::Parts) -> Request<()> {
     request
 }
 
-fn grpc_trailers(refusal: &Refusal) -> HeaderMap {
+fn grpc_trailers(refusal: &Refusal, code: u16) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from(refusal.ending.shown().grpc));
+    trailers.insert("grpc-status", HeaderValue::from(code));
     // gRPC percent-encodes what is not printable; `text` is printable ASCII, where only '%' needs it.
     if let Ok(message) = HeaderValue::from_str(&refusal.text().replace('%', "%25")) {
         trailers.insert("grpc-message", message);

@@ -2,8 +2,9 @@
 
 use crate::request::attempts::AttemptPlan;
 use crate::request::deadline;
+use crate::request::filters::fault::Injected;
 use crate::request::filters::rewrite::Target;
-use crate::request::filters::{self, Changes, headers};
+use crate::request::filters::{self, Changes, Here, headers};
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
@@ -83,6 +84,12 @@ impl Plan {
         self.changes.as_ref().map_or(&[], |changes| &changes.mirrors)
     }
 
+    /// What faults do to the request before it is sent.
+    #[must_use]
+    pub fn injected(&self) -> Option<&Injected> {
+        self.changes.as_ref()?.injected.as_ref()
+    }
+
     /// Where the request goes on to, if a filter changes that.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
@@ -144,11 +151,12 @@ impl Plan {
 pub fn outbound(
     policy: &Arc<OutboundPolicy>,
     request: &View<'_>,
+    here: &Here<'_, impl Fn() -> Duration>,
     mut draw: impl FnMut() -> f64,
 ) -> Decision {
     match route::choose(policy, request, draw()) {
         Ok(choice) => Decision::Forward(Plan {
-            changes: filters::changes(choice.filters(), request, choice.prefix_bytes(), draw),
+            changes: filters::changes(choice.filters(), request, choice.prefix_bytes(), here, draw),
             attempts: attempts(&choice, request),
             route: Some(choice),
             admitted_by: None,

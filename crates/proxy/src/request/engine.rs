@@ -9,6 +9,7 @@ use crate::request::attempts::{self, Attempts};
 use crate::request::codec::{Attempt, Broken, Codec, Outcome, Place, Rejected};
 use crate::request::deadline;
 use crate::request::decision::{Decision, Plan};
+use crate::request::filters::fault::Injected;
 use crate::request::local_reply::LocalReply;
 use crate::request::mirror;
 use crate::request::record::{Observed, RequestRecord};
@@ -108,7 +109,14 @@ async fn forward<S: Side, C: Codec>(
     record: &mut RequestRecord,
 ) -> End {
     record.planned(plan);
-    let mut clock = clock(plan, told, record);
+    let (mut clock, mut begins) = (clock(plan, told, record), record.begun);
+    if let Some(injected) = plan.injected() {
+        if let Some(reply) = Box::pin(suffer(thread, injected, &mut clock)).await {
+            return End::Answer(reply);
+        }
+        // The time of a fault is not an endpoint's.
+        begins = Instant::now();
+    }
     let pool = {
         let finding = pin!(side.endpoints(plan));
         match timeouts::within(&mut clock, finding).await.flatten() {
@@ -125,7 +133,7 @@ async fn forward<S: Side, C: Codec>(
     }
     pool.counters.budget.request(record.begun);
     let copying = mirror::begin(thread, side, request, plan);
-    let end = try_endpoints(thread, side, request, (plan, &pool, clock), record).await;
+    let end = try_endpoints(thread, side, request, (plan, &pool, clock, begins), record).await;
     if let Some(copying) = copying {
         mirror::end(thread, side, request, plan, copying);
     }
@@ -137,14 +145,14 @@ async fn try_endpoints<S: Side, C: Codec>(
     thread: &Rc<ThreadContext>,
     side: &S,
     request: &mut C,
-    (plan, pool, mut clock): (&Plan, &Backend, Option<Box<Clock>>),
+    (plan, pool, mut clock, first_begins): (&Plan, &Backend, Option<Box<Clock>>, Instant),
     record: &mut RequestRecord,
 ) -> End {
     let direction = side.direction();
     let course = Course { thread, direction, plan, pool };
     let mut attempts = Attempts::new(plan.attempts);
     loop {
-        let begins = attempts.next_begins(record.begun);
+        let begins = attempts.next_begins(first_begins);
         let fresh_only = attempts.fresh_only();
         let place = Place { thread, direction, pool, fresh_only };
         let connect = async |slot: &Rc<Slot<Peer>>| request.acquire(place, slot).await;
@@ -221,6 +229,24 @@ fn admit<S: Side, C: Codec>(
         None if side.is_probe(&request.view()) => Ok(None),
         None => Err(LocalReply::overloaded()),
     }
+}
+
+/// Waits as faults ask for, and returns the reply that they give.
+async fn suffer(
+    thread: &ThreadContext,
+    injected: &Injected,
+    clock: &mut Option<Box<Clock>>,
+) -> Option<LocalReply> {
+    if !injected.delay.is_zero() {
+        thread.recorder.injected("delay");
+        let waiting = pin!(tokio::time::sleep(injected.delay));
+        if let Err(over) = timeouts::within(clock, waiting).await {
+            return Some(over.into());
+        }
+    }
+    let reply = injected.abort.clone()?;
+    thread.recorder.injected("abort");
+    Some(reply)
 }
 
 /// What watches the request's time, where something limits it.

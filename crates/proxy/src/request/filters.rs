@@ -2,21 +2,26 @@
 //!
 //! - [`cors`]: answers preflight requests, and allows origins to read responses
 //! - [`failure`]: answers with a failure, for a share of requests
+//! - [`fault`]: delays requests, or answers them with a failure
 //! - [`headers`]: changes headers of the request and of the response
 //! - [`redirect`]: answers with a redirect
 //! - [`rewrite`]: changes host or path of the request
 
 pub mod cors;
 pub mod failure;
+pub mod fault;
 pub mod headers;
 pub mod redirect;
 pub mod rewrite;
 
 use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
+use fault::Injected;
+use leno_model::name::{PeerName, SpiffeId};
 use leno_model::route::{Filter, HeaderChange, Mirror};
 use rewrite::Target;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The reply of the first filter that answers the request itself; `prefix_bytes` of the path were matched as a prefix.
 #[must_use]
@@ -33,7 +38,8 @@ pub fn answer(
         Filter::RequestHeaders(_)
         | Filter::ResponseHeaders(_)
         | Filter::Rewrite(_)
-        | Filter::Mirror(_) => None,
+        | Filter::Mirror(_)
+        | Filter::Fault(_) => None,
     })
 }
 
@@ -46,6 +52,17 @@ pub struct Changes {
     pub response: HeaderChange,
     /// Mirrors that get a copy of it.
     pub mirrors: Vec<Arc<Mirror>>,
+    /// What faults do to it.
+    pub injected: Option<Injected>,
+}
+
+/// Where and when a request is decided about.
+#[derive(Clone, Debug)]
+pub struct Here<'a, N> {
+    /// The identity of our application, which is the client.
+    pub client: &'a SpiffeId,
+    /// Returns the time from the beginning of 1970.
+    pub now: N,
 }
 
 /// The changes of these filters; `None` where no filter looks at the request. `draw` returns random numbers from 0 to 1.
@@ -54,6 +71,7 @@ pub fn changes<'a>(
     filters: impl Iterator<Item = &'a Filter>,
     view: &View<'_>,
     prefix_bytes: usize,
+    here: &Here<'_, impl Fn() -> Duration>,
     mut draw: impl FnMut() -> f64,
 ) -> Option<Box<Changes>> {
     let mut changes: Option<Box<Changes>> = None;
@@ -69,6 +87,14 @@ pub fn changes<'a>(
             }
             Filter::Mirror(mirror) if mirror.takes(draw()) => {
                 changes.get_or_insert_default().mirrors.push(mirror.clone());
+            }
+            Filter::Fault(fault) => {
+                let client = PeerName::Spiffe(here.client.clone());
+                let mut injected = changes.as_mut().and_then(|changes| changes.injected.take());
+                fault::inject(&mut injected, fault, view, (&client, (here.now)()), &mut draw);
+                if injected.is_some() {
+                    changes.get_or_insert_default().injected = injected;
+                }
             }
             _ => {}
         }

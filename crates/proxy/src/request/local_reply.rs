@@ -11,6 +11,8 @@ pub struct LocalReply {
     pub refusal: Refusal,
     /// Status, where it is not the ending's own.
     pub status: Option<u16>,
+    /// Code of gRPC, where it is not the ending's own.
+    pub grpc: Option<u16>,
     /// Headers besides `l5d-proxy-error`.
     pub headers: Vec<(&'static str, String)>,
 }
@@ -22,7 +24,7 @@ pub const UNREACHABLE: (&str, &str) = ("leno-application", "unreachable");
 
 impl From<Refusal> for LocalReply {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, status: None, headers: Vec::new() }
+        Self { refusal, status: None, grpc: None, headers: Vec::new() }
     }
 }
 
@@ -63,6 +65,12 @@ impl LocalReply {
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status.unwrap_or(self.ending().shown().status)
+    }
+
+    /// The `grpc-status` that a client of gRPC gets.
+    #[must_use]
+    pub fn grpc(&self) -> u16 {
+        self.grpc.unwrap_or(self.ending().shown().grpc)
     }
 
     /// All of its headers.

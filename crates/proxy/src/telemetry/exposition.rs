@@ -59,6 +59,11 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
         "Outbound requests that the proxy answered itself, without an endpoint, by reason.",
     ),
     (
+        "outbound_http_faults_total",
+        "counter",
+        "Delays and failures that faults of routes injected into outbound requests.",
+    ),
+    (
         "outbound_http_mirror_copies_total",
         "counter",
         "Copies of requests for mirrors, by result. No other counter has them.",

@@ -238,6 +238,11 @@ impl Recorder {
         self.word("outbound_http_mirror_copies_total", Direction::Outbound, result).add(1);
     }
 
+    /// A fault was injected; `fault` is a word of ours.
+    pub fn injected(&self, fault: &'static str) {
+        self.word("outbound_http_faults_total", Direction::Outbound, fault).add(1);
+    }
+
     /// The protocol of a connection was looked for, for so long; `timed_out` where the client sent nothing in time.
     pub fn detected(&self, direction: Direction, latency: Duration, timed_out: bool) {
         let mut detect = self.detect.borrow_mut();
@@ -313,6 +318,7 @@ impl Recorder {
                 | "outbound_http_errors_total",
                 error,
             ) => format!("error=\"{error}\""),
+            ("outbound_http_faults_total", fault) => format!("fault=\"{fault}\""),
             ("outbound_http_mirror_copies_total", result) => format!("result=\"{result}\""),
             (_, reason) => format!("{},reason=\"{reason}\"", direction_label(direction)),
         };

@@ -36,6 +36,7 @@ pub(super) fn strip(object: Object) -> Object {
             route.object.metadata = metadata(route.object.metadata);
             Object::LinkerdHttpRoute(Arc::new(route))
         }
+        Object::Fault(one) => Object::Fault(policy(one)),
         Object::Server(one) => Object::Server(policy(one)),
         Object::AuthorizationPolicy(one) => Object::AuthorizationPolicy(policy(one)),
         Object::MeshTlsAuthentication(one) => Object::MeshTlsAuthentication(policy(one)),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// Clients of the mesh.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Clients {
-    pub(super) identities: Vec<Arc<str>>,
-    pub(super) suffixes: Vec<Suffix>,
+pub(in crate::world) struct Clients {
+    pub(in crate::world) identities: Vec<Arc<str>>,
+    pub(in crate::world) suffixes: Vec<Suffix>,
 }
 
 impl Clients {
@@ -22,7 +22,7 @@ impl Clients {
     ///
     /// # Errors
     /// The text is none of them, or there are too many.
-    pub(super) fn add(&mut self, text: &str, names: &MeshNames) -> Result<(), String> {
+    pub(in crate::world) fn add(&mut self, text: &str, names: &MeshNames) -> Result<(), String> {
         if self.len() + 2 > CLIENTS_MAX {
             return Err(format!("only the first {} are used", self.len()));
         }

@@ -14,6 +14,8 @@ pub(super) type Wish = Result<Wished, String>;
 pub(super) enum Wished {
     Filter(Filter),
     Mirror(MirrorWish),
+    /// The name of a Fault.
+    Fault(String),
 }
 
 /// A mirror whose backend is not resolved yet.
@@ -101,7 +103,9 @@ macro_rules! mirror {
     ($mirror:expr) => {{
         let mirror = $mirror;
         let fraction = mirror.fraction.as_ref().map(|share| (share.numerator, share.denominator));
-        checked_share(mirror.percent, fraction).map(|(numerator, denominator)| MirrorWish {
+        let share = checked_share(mirror.percent, fraction);
+        let share = share.map_err(|wrong| format!("requestMirror: {wrong}"));
+        share.map(|(numerator, denominator)| MirrorWish {
             group: mirror.backend_ref.group.clone(),
             kind: mirror.backend_ref.kind.clone(),
             namespace: mirror.backend_ref.namespace.clone(),
@@ -110,6 +114,19 @@ macro_rules! mirror {
             numerator,
             denominator,
         })
+    }};
+}
+
+/// The Fault that an ExtensionRef means.
+macro_rules! extension {
+    ($reference:expr) => {{
+        let reference = $reference;
+        match (reference.group.as_str(), reference.kind.as_str()) {
+            ("leno.dev", "Fault") => Ok(Wished::Fault(reference.name.clone())),
+            (group, kind) => Err(format!(
+                "the filter ExtensionRef is not supported with kind {kind} of group {group:?}; Leno has the kind Fault of group \"leno.dev\""
+            )),
+        }
     }};
 }
 
@@ -123,6 +140,10 @@ macro_rules! wish {
                     let mirror = filter.request_mirror.as_ref();
                     let mirror = mirror.ok_or_else(|| missing("requestMirror"))?;
                     return mirror!(mirror).map(Wished::Mirror);
+                }
+                Type::ExtensionRef => {
+                    let reference = filter.extension_ref.as_ref();
+                    return extension!(reference.ok_or_else(|| missing("extensionRef"))?);
                 }
                 Type::RequestHeaderModifier => filter
                     .request_header_modifier
@@ -154,7 +175,6 @@ macro_rules! wish {
                     .ok_or_else(|| missing("cors"))
                     .and_then(|cors| cors!(cors))
                     .map(|cors| Filter::Cors(Arc::new(cors))),)?
-                other => Err(format!("the filter {other:?} is not supported")),
             };
             wished.map(Wished::Filter)
         }
@@ -283,26 +303,26 @@ fn checked_cors(
     })
 }
 
-fn is_token(text: &str) -> bool {
+pub(in crate::world) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 /// Which share of requests is meant.
-fn checked_share(
+pub(in crate::world) fn checked_share(
     percent: Option<i32>,
     fraction: Option<(i32, Option<i32>)>,
 ) -> Result<(u32, u32), String> {
     let (numerator, denominator) = match (percent, fraction) {
         (None, None) => (100, 100),
         (Some(_), Some(_)) => {
-            return Err("requestMirror: percent and fraction exclude each other".to_owned());
+            return Err("percent and fraction exclude each other".to_owned());
         }
         (Some(percent), None) => (percent, 100),
         (None, Some((numerator, denominator))) => (numerator, denominator.unwrap_or(100)),
     };
     match (u32::try_from(numerator), u32::try_from(denominator)) {
         (Ok(of), Ok(all)) if all > 0 && of <= all => Ok((of, all)),
-        _ => Err(format!("requestMirror: {numerator} of {denominator} is not a share of requests")),
+        _ => Err(format!("{numerator} of {denominator} is not a share of requests")),
     }
 }

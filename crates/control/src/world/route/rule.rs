@@ -150,22 +150,40 @@ impl<T> Compiler<'_, T> {
         Some(Filter::Mirror(Arc::new(Mirror { backend, numerator, denominator })))
     }
 
+    /// The fault; `None` where it is reported as not there. An author who deletes a fault wants it to end, so requests go on.
+    fn fault(&mut self, field: &str, name: &str) -> Option<Filter> {
+        let namespace = self.route.key.namespace.clone();
+        let found = self.faults.get(&(namespace.clone(), name.into()));
+        let (reason, what) = match found {
+            Some(Some(fault)) => return Some(Filter::Fault(fault.clone())),
+            Some(None) => ("InvalidFault", "is not valid"),
+            None => ("FaultNotFound", "does not exist"),
+        };
+        let message = format!("Fault {namespace}/{name} {what}; it injects nothing");
+        self.report(format!("{field}.extensionRef.name"), message);
+        let why = self.reported();
+        self.findings.unresolved.get_or_insert((reason, why));
+        None
+    }
+
+    /// A filter whose reference is resolved; `None` where it is reported, and requests go on without it.
+    fn filter(&mut self, field: &str, wished: Wished) -> Option<Filter> {
+        match wished {
+            Wished::Filter(filter) => Some(filter),
+            Wished::Mirror(wish) => self.mirror(field, &wish),
+            Wished::Fault(name) => self.fault(field, &name),
+        }
+    }
+
     /// The filters, `None` where one of them cannot be served.
     pub(super) fn filters(&mut self, field: &str, wishes: Vec<Wish>) -> Option<Vec<Filter>> {
         let mut filters = Some(Vec::new());
         for (number, wish) in wishes.into_iter().enumerate() {
             let wrong = self.route.object.wrong(&format!("{field}[{number}]"));
             match wrong.map_or(wish, |message| Err(message.to_owned())) {
-                Ok(Wished::Filter(filter)) => {
-                    if let Some(filters) = &mut filters {
-                        filters.push(filter);
-                    }
-                }
-                Ok(Wished::Mirror(wish)) => {
-                    let mirror = self.mirror(&format!("{field}[{number}]"), &wish);
-                    if let (Some(filters), Some(mirror)) = (&mut filters, mirror) {
-                        filters.push(mirror);
-                    }
+                Ok(wished) => {
+                    let filter = self.filter(&format!("{field}[{number}]"), wished);
+                    filters.iter_mut().for_each(|filters| filters.extend(filter.clone()));
                 }
                 Err(message) => {
                     self.report(

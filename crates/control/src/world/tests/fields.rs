@@ -38,7 +38,8 @@ const OF_GRPC: &[(&str, Becomes, &[&str])] =
 /// In `rules.filters` and in `rules.backendRefs.filters`.
 const OF_FILTER: &[(&str, Becomes, &[&str])] = &[
     ("type", Served, &[]),
-    ("extensionRef", Refused, &["group", "kind", "name"]),
+    // Of the kind Fault; others are refused.
+    ("extensionRef", Served, &["group", "kind", "name"]),
     ("requestHeaderModifier.add", Served, &["name", "value"]),
     ("requestHeaderModifier.set", Served, &["name", "value"]),
     ("requestHeaderModifier.remove", Served, &[]),

@@ -13,7 +13,11 @@ pub fn reply(failure: &Failure, random: f64) -> Option<LocalReply> {
         return None;
     }
     let refusal = Refusal::because(Ending::FailureInjected, failure.message.to_string());
-    Some(LocalReply { status: Some(failure.status), ..refusal.into() })
+    let (status, grpc) = match failure.status {
+        code @ 0..100 => (None, Some(code)),
+        status => (Some(status), None),
+    };
+    Some(LocalReply { status, grpc, ..refusal.into() })
 }
 
 #[cfg(test)]
@@ -32,5 +36,12 @@ mod tests {
         check(0, 2, 0.0, None);
         check(2, 2, 0.99, Some(418));
         check(0, 0, 0.99, Some(418));
+    }
+
+    #[test]
+    fn a_route_of_grpc_gives_a_code() {
+        let failure = Failure { status: 7, message: "no".into(), numerator: 0, denominator: 0 };
+        let reply = reply(&failure, 0.0).unwrap();
+        assert_eq!((reply.status(), reply.grpc()), (503, 7));
     }
 }

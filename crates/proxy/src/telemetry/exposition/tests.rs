@@ -177,6 +177,7 @@ fn what_is_counted_by_words() {
     recorder.retry_denied(Direction::Outbound, "budget");
     recorder.mirrored("answered");
     recorder.concurrency_limit(32);
+    recorder.injected("delay");
     recorder.detected(Direction::Inbound, Duration::from_millis(20), true);
     recorder.authz(Transport::Http, true, &authz()).add(3);
     recorder.authz(Transport::Http, false, &authz()).add(1);
@@ -214,6 +215,7 @@ fn what_is_counted_by_words() {
     assert_eq!(samples[r#"tcp_detect_timeouts_total{direction="inbound"}"#], 1.0);
     assert_eq!(samples[r#"tcp_detect_latency_ms_count{direction="inbound"}"#], 1.0);
     assert_eq!(samples[r#"outbound_http_mirror_copies_total{result="answered"}"#], 1.0);
+    assert_eq!(samples[r#"outbound_http_faults_total{fault="delay"}"#], 1.0);
     assert_eq!(samples["access_log_dropped_total"], 5.0);
     let ejected = samples
         .iter()
