@@ -174,6 +174,14 @@ impl Home {
         }
     }
 
+    /// The answer of a proxy's admin page to a client inside of its pod.
+    pub(crate) fn proxy(&self, member: &Member, path: &str) -> anyhow::Result<Page> {
+        match self {
+            Self::Machine(state) => machine::proxy(state, member, path),
+            Self::Cluster(cluster) => cluster.proxy(member, path),
+        }
+    }
+
     /// The namespace that is meant where none is named.
     pub(crate) fn namespace(&self) -> &str {
         match self {

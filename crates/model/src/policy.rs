@@ -3,6 +3,7 @@
 //! - [`DefaultPolicy`]: the policy of ports for which no `Server` says anything.
 
 mod default;
+mod missing;
 
 pub use default::{DefaultPolicy, every_network, private_networks, range};
 

@@ -1,12 +1,14 @@
 //! The admin listener: readiness, metrics, configuration and log level, on the control runtime.
 //!
-//! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET` and `PUT /proxy-log-level`. It never touches a
+//! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET /denials/ID` · `GET` and `PUT /proxy-log-level`. It never touches a
 //! data thread: metrics are read from the shared registry.
 //!
-//! The port accepts every client that reaches the pod, as Prometheus and the kubelet do. Only clients inside the pod may change something.
+//! The port accepts every client that reaches the pod, as Prometheus and the kubelet do. Only clients inside the pod may change something
+//! or read denials, which show the policy.
 //! A crowd of idle clients holds up no probe: see `leno_runtime::listen`.
 
 use crate::identity;
+use crate::shared::Shared;
 use crate::telemetry::Registry;
 use crate::telemetry::tap::filter::Wanted;
 use crate::telemetry::tap::{TAPS_MAX, TapStream, Taps};
@@ -19,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
+use leno_runtime::denial::DenialId;
 use leno_runtime::listen::{self, Admission, Class, Notice, Place};
 use leno_runtime::log::LevelHandle;
 use std::convert::Infallible;
@@ -59,6 +62,8 @@ pub struct State {
     pub probe_sources: Vec<IpNet>,
     /// Families of others, in order: identity, discovery.
     pub extra: Vec<ExtraMetrics>,
+    /// What was denied last.
+    pub shared: Arc<Shared>,
     /// Scrapes, one after the other.
     pub turns: Turns,
 }
@@ -200,11 +205,31 @@ async fn page(
             "the log level can be changed only from inside the pod; use kubectl port-forward\n",
         ),
         ("/proxy-log-level", &Method::PUT) => set_level(state, request.into_body()).await,
+        (path, &Method::GET) if path.starts_with("/denials/") => {
+            denial(state, &path["/denials/".len()..], from_inside)
+        }
         ("/live" | "/ready" | "/metrics" | "/config", _) => not_allowed("GET"),
         ("/proxy-log-level", _) => not_allowed("GET, PUT"),
         _ => text(
             StatusCode::NOT_FOUND,
-            "not found; known paths: /live, /ready, /metrics, /config, /tap and /proxy-log-level\n",
+            "not found; known paths: /live, /ready, /metrics, /config, /denials/ID, /tap and /proxy-log-level\n",
+        ),
+    }
+}
+
+fn denial(state: &State, text_of_id: &str, from_inside: bool) -> Response<Full<Bytes>> {
+    if !from_inside {
+        let message = "denials can be read only from inside the pod; use leno explain ID or kubectl port-forward\n";
+        return text(StatusCode::FORBIDDEN, message);
+    }
+    let Some(id) = DenialId::parse(text_of_id) else {
+        return text(StatusCode::BAD_REQUEST, "an id has 16 hexadecimal digits of lower case\n");
+    };
+    match state.shared.denials.shown(id.number()) {
+        Some(shown) => typed(format!("{shown:#}\n"), "application/json"),
+        None => text(
+            StatusCode::NOT_FOUND,
+            "the proxy does not keep this denial; it keeps the last 256 of clients with an identity and the last 256 of others\n",
         ),
     }
 }
@@ -292,6 +317,7 @@ mod tests {
             probe_sources: Vec::new(),
             extra: vec![Box::new(|text| text.push_str("# TYPE extra gauge\nextra 1\n"))],
             identity: status.clone(),
+            shared: Arc::default(),
             turns: Turns::default(),
         };
         let _server = leno_runtime::tasks::spawn_owned("admin", run(listener, state));
@@ -313,6 +339,8 @@ mod tests {
         check("POST /metrics", "", 405, "").await;
         check("POST /tap", "", 405, "").await;
         check("GET /tap?slow=never&x=1", "", 400, "x: is not a known filter").await;
+        check("GET /denials/x", "", 400, "16 hexadecimal digits").await;
+        check("GET /denials/3f9a01c200000a17", "", 404, "does not keep").await;
         check("GET /shutdown", "", 404, "/metrics").await;
         check("GET /proxy-log-level", "", 200, "info").await;
         check("PUT /proxy-log-level", "warn,leno_proxy=debug", 204, "").await;

@@ -82,6 +82,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let memory = store.as_ref().map(|store| Arc::new(store.load()));
     let (handle, discovery) = Discovery::new(config.workload.clone(), settings, memory.clone());
 
+    let shared = Arc::new(Shared::limited(config.concurrency_limit));
     let admin_address = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.admin_port);
     let taps = Arc::new(Taps::default());
     let state = admin::State {
@@ -99,6 +100,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
             discovery_metrics(&handle),
             Box::new(move |text| snapshot_status.write(text)),
         ],
+        shared: shared.clone(),
         turns: admin::Turns::default(),
     };
     let listener = listen::bind(admin_address, false)
@@ -134,7 +136,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
         credentials: credentials.clone(),
         drain: drain.clone(),
         observers: observers.clone(),
-        shared: Arc::new(Shared::limited(config.concurrency_limit)),
+        shared,
     };
     data_path::start_all(&part, pulse)?;
     ready.send_replace(true);

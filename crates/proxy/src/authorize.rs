@@ -7,16 +7,19 @@ use crate::ending::Ending;
 use crate::mesh::followed::Followed;
 use crate::refusal::Refusal;
 use crate::request::view::View;
+use crate::shared::denials::{self, Denial};
 use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
 use crate::thread::ThreadContext;
 use leno_model::name::{PeerName, Resource};
 use leno_model::policy::{self, InboundPolicy, PeerTls, RequestVerdict, Verdict};
+use leno_model::route::RequestView as _;
+use leno_runtime::denial::DenialId;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tokio::sync::watch;
 
 /// A client and what it wants to reach.
@@ -275,6 +278,35 @@ pub fn decide_request(
     }
 }
 
+/// Keeps a denial for `leno explain ID`, and gives the refusal its id. Other refusals stay as they are.
+#[must_use]
+pub fn noted(
+    thread: &ThreadContext,
+    policy: &Arc<InboundPolicy>,
+    connection: &Connection,
+    request: Option<&View<'_>>,
+    mut refusal: Refusal,
+) -> Refusal {
+    if !matches!(refusal.ending, Ending::PolicyDenied | Ending::NoRoute) {
+        return refusal;
+    }
+    let route = request.and_then(|request| policy::route_of(policy, request));
+    let number = thread.shared.denials.note(Denial {
+        at: SystemTime::now(),
+        client: connection.client,
+        peer: connection.peer.clone(),
+        target: connection.target,
+        request: request.map(|of| (denials::method(of.method()), denials::path(of.path()))),
+        ending: refusal.ending,
+        server: policy.server.clone(),
+        route: route.map(|route| route.resource.clone()),
+        policy: Arc::downgrade(policy),
+    });
+    let workload = &thread.config.workload;
+    refusal.denial = Some(DenialId::new(&workload.namespace, &workload.pod, number));
+    refusal
+}
+
 /// Something that is open: it ends when the policy of its port changes and does not let it in any more.
 pub struct OpenGuard<'a> {
     thread: &'a ThreadContext,
@@ -305,7 +337,8 @@ impl OpenGuard<'_> {
             {
                 // Counted only now: that it was let in was counted when it came.
                 decided.counter.add(1);
-                return Some(refusal);
+                let policy = &decided.policy;
+                return Some(noted(self.thread, policy, self.connection, None, refusal));
             }
         }
         let mut open = self.policy.open.borrow_mut();

@@ -1,6 +1,7 @@
 //! Why a request or a connection is not served: the ending, and what went wrong in this one case.
 
 use crate::ending::Ending;
+use leno_runtime::denial::DenialId;
 
 /// The reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,11 +10,13 @@ pub struct Refusal {
     pub ending: Ending,
     /// What went wrong in this one case, for `l5d-proxy-error` and the log; empty for the ending's own text.
     pub detail: String,
+    /// Where the policy denied: the id of the record.
+    pub denial: Option<DenialId>,
 }
 
 impl From<Ending> for Refusal {
     fn from(ending: Ending) -> Self {
-        Self { ending, detail: String::new() }
+        Self { ending, detail: String::new(), denial: None }
     }
 }
 
@@ -21,7 +24,7 @@ impl Refusal {
     /// A refusal with what went wrong in this one case.
     #[must_use]
     pub fn because(ending: Ending, detail: impl Into<String>) -> Self {
-        Self { ending, detail: detail.into() }
+        Self { ending, detail: detail.into(), denial: None }
     }
 
     /// The reason as text, printable ASCII.

@@ -2,15 +2,18 @@
 //! threads would be wrong at low rates.
 //!
 //! - [`budget`]: retries of each destination
-//! - [`in_flight`]: what is under way at the same time
 //! - [`concurrency`]: how many requests our application gets at the same time
+//! - [`denials`]: what was denied last
+//! - [`in_flight`]: what is under way at the same time
 
 pub mod budget;
 pub mod concurrency;
+pub mod denials;
 pub mod in_flight;
 
 use budget::Budget;
 use concurrency::Limiter;
+use denials::Denials;
 use in_flight::InFlight;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,6 +28,8 @@ pub struct Shared {
     counters: Mutex<HashMap<Arc<str>, Weak<Counters>>>,
     /// Of requests to our application, where the configuration asks for a limit.
     pub limiter: Option<Limiter>,
+    /// What was denied last.
+    pub denials: Denials,
 }
 
 /// What all threads count of one destination.

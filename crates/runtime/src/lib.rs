@@ -37,4 +37,4 @@ pub mod sockets;
 pub mod tasks;
 pub mod version;
 
-pub use leno_text::{duration, hex, http_status, prometheus_text};
+pub use leno_text::{denial, duration, hex, http_status, prometheus_text};

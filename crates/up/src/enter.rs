@@ -138,6 +138,21 @@ pub fn run(place: &Place, command: &[String]) -> io::Result<u8> {
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
+/// Does something on a thread of its own in the network namespace of a process.
+///
+/// # Errors
+/// The process is gone, or the caller is not root.
+pub fn in_network<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let network = File::open(format!("/proc/{pid}/ns/net"))?;
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            setns(network, CloneFlags::CLONE_NEWNET)?;
+            Ok(work())
+        });
+        inside.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the pod panicked")))
+    })
+}
+
 /// Whether there is such a program. The kernel answers "permission denied" also where it may not look into a directory of `PATH`.
 fn is_found(place: &Place, program: &str) -> bool {
     let Place::Container(_, start) = place else { return Path::new(program).exists() };

@@ -68,6 +68,7 @@ fn judge(
             answer.starts_with("HTTP/1.1 403")
                 && answer.contains("l5d-proxy-error")
                 && answer.contains("lets in no") == (from == "client")
+                && answer.contains("leno-denial: ")
         }
         _ => answer.is_empty(),
     };

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Explain {
-    /// CLIENT to SERVER:PORT [METHOD] [PATH]. CLIENT is deploy/NAME, pod/NAME, sa/NAME, an identity or an address; SERVER is svc/NAME, deploy/NAME, pod/NAME, a name in full or an address; NAMESPACE/ may come before
+    /// The id of a denial (the header leno-denial, or the log), or CLIENT to SERVER:PORT [METHOD] [PATH]. CLIENT is deploy/NAME, pod/NAME, sa/NAME, an identity or an address; SERVER is svc/NAME, deploy/NAME, pod/NAME, a name in full or an address; NAMESPACE/ may come before
     #[arg(value_name = "QUESTION", num_args = 0..)]
     pub(crate) question: Vec<String>,
     /// The client

@@ -1,9 +1,11 @@
 //! `leno explain`: whether a client may send something to a server, and why. The control plane answers, by the functions with which
 //! proxies decide.
 //!
+//! - `denial.rs`: what an id stands for.
 //! - `question.rs`: the words of a question.
 //! - `text.rs`: the answer for people.
 
+mod denial;
 mod question;
 mod text;
 
@@ -12,6 +14,7 @@ use crate::args::{Explain, Format};
 use crate::home::Home;
 use crate::output;
 use anyhow::{Context as _, bail};
+use leno_runtime::denial::DenialId;
 use question::Question;
 use serde_json::Value;
 use std::path::Path;
@@ -35,6 +38,11 @@ pub(super) fn run(state_dir: Option<&Path>, wanted: &Explain) -> ExitCode {
 
 /// Prints the answer; whether the call is allowed.
 fn answered(state_dir: Option<&Path>, wanted: &Explain) -> anyhow::Result<bool> {
+    if let [word] = wanted.question.as_slice()
+        && let Some(id) = DenialId::parse(word)
+    {
+        return denial::answered(state_dir, wanted, &id);
+    }
     let sides = wanted.from.as_deref().zip(wanted.to.as_deref());
     let question = Question::read(&wanted.question, sides)?;
     let home = Home::find(state_dir, &wanted.cluster)?;

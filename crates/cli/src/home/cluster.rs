@@ -154,6 +154,11 @@ impl ClusterHome {
         Ok(())
     }
 
+    pub(super) fn proxy(&self, member: &Member, path: &str) -> anyhow::Result<Page> {
+        let asked = self.cluster.get(&member.namespace, &member.name, PROXY_ADMIN_PORT, path);
+        Ok(self.runtime.block_on(asked)?)
+    }
+
     /// The pods of the control plane, those that are ready first.
     pub(crate) fn control_pods(&self) -> anyhow::Result<Vec<PodRow>> {
         let listed = self.cluster.pods(Some(&self.control_namespace), Some(CONTROL_SELECTOR));

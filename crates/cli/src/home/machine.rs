@@ -4,14 +4,16 @@ use super::selector::Selector;
 use super::tap::Shared;
 use super::{Member, Row, TapLine};
 use crate::args::home::Scope;
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use leno_kube::cluster::{Page, lines};
 use leno_kube::pod::{PROXY, PROXY_ADMIN_PORT};
+use leno_runtime::http_client::Call;
 use leno_up::enter;
 use leno_up::figures::Said;
 use leno_up::request::{PodRow, Reply, Request, ask};
 use leno_up::state::Paths;
 use leno_up::world::Phase;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -21,6 +23,10 @@ pub(crate) const CONTROL: (&str, &str) = ("leno", "leno-control");
 
 /// A proxy of this machine answers at once, or never.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A proxy on this machine answers in this time, or not at all.
+const PROXY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A page of a proxy about one thing.
+const PROXY_BYTES_MAX: usize = 1 << 20;
 
 /// Whether something takes connections there.
 pub(super) fn is_up(state: &Path) -> bool {
@@ -119,4 +125,16 @@ pub(super) fn control(state: &Path, path: &str) -> anyhow::Result<Page> {
         }
         other => bail!("leno up answered {other:?}"),
     }
+}
+
+/// Proxies show denials inside of their pods only: the question is asked there.
+pub(super) fn proxy(state: &Path, member: &Member, path: &str) -> anyhow::Result<Page> {
+    let pods = pods(state)?;
+    let is_meant = |pod: &&PodRow| pod.name == member.name && pod.namespace == member.namespace;
+    let first = pods.iter().find(is_meant).and_then(|pod| pod.first_pid);
+    let pid = first.with_context(|| format!("pod {} has ended", member.name))?;
+    let call = Call::get(path, PROXY_WAIT_MAX, PROXY_BYTES_MAX);
+    let address = (Ipv4Addr::LOCALHOST, PROXY_ADMIN_PORT).into();
+    let answer = leno_up::enter::in_network(pid, || call.tcp_blocking(address))??;
+    Ok(Page { status: answer.status, body: answer.body, at: Instant::now() })
 }

@@ -63,6 +63,24 @@ fn the_tour_of_access_policy() {
         &denied,
         "server details lets in no spiffe://cluster.local/ns/default/sa/bookinfo-client",
     );
+    // An id stands for all of it, also where the answer says nothing.
+    let output = mesh.exec("client", &denied);
+    let head = String::from_utf8_lossy(&output.stdout).into_owned();
+    let id = head.lines().find_map(|line| line.strip_prefix("leno-denial: ")).expect("an id");
+    let told = mesh.leno().args(["explain", id.trim()]).output().expect("leno");
+    let said = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    for expected in [
+        "identity   spiffe://cluster.local/ns/default/sa/bookinfo-client",
+        "request    GET /details/0",
+        "deny       Server default/details: no rule of it admits the client",
+        "  no rule  AuthorizationPolicy default/details: the identity spiffe://",
+        "Now: DENIED",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let unknown = mesh.leno().args(["explain", "0000000000000000"]).output().expect("leno");
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     // 4. The same before anything is sent, with the policy that would allow it.
     let question = ["explain", "client", "to", "details:9080", "GET", "/details/0"];
     let explain = |format: &str| {

@@ -321,7 +321,7 @@ async fn early_upstream(
             Ok(Ok(count)) if count > 0 => Ok(None),
             _ => {
                 hop.count();
-                Err(refusal)
+                Err(hop.noted(refusal, None))
             }
         };
     }
@@ -387,7 +387,7 @@ async fn find_way<'a>(
             return Ok((way, hop));
         }
         hop.count();
-        return Err(refusal);
+        return Err(hop.noted(refusal, None));
     }
     hop.count();
     let early = arrived.early.take();
@@ -472,6 +472,17 @@ impl<'a> ToApplication<'a> {
         self.decided.borrow().iter().for_each(Decided::count);
     }
 
+    /// The refusal with the id of its record.
+    fn noted(&self, refusal: Refusal, request: Option<&View<'_>>) -> Refusal {
+        let decided = self.decided.borrow();
+        match decided.as_ref().map(|decided| &decided.policy) {
+            Some(policy) => {
+                authorize::noted(self.thread, policy, &self.connection, request, refusal)
+            }
+            None => refusal,
+        }
+    }
+
     async fn connect_bytes(&self) -> Result<Upstream, Refusal> {
         let slot =
             self.application.pick(self.thread, Instant::now(), None).ok_or(Ending::NoEndpoints)?;
@@ -505,7 +516,7 @@ impl Side for ToApplication<'_> {
         };
         match verdict {
             Ok(route) => Decision::Forward(Plan::to_application(route)),
-            Err(refusal) => Decision::Answer(refusal.into()),
+            Err(refusal) => Decision::Answer(self.noted(refusal, Some(request)).into()),
         }
     }
 

@@ -22,6 +22,9 @@ pub struct LocalReply {
 /// a request with it.
 pub const UNREACHABLE: (&str, &str) = ("leno-application", "unreachable");
 
+/// The header with the id of a denial, for `leno explain ID`.
+pub const DENIAL: &str = "leno-denial";
+
 impl From<Refusal> for LocalReply {
     fn from(refusal: Refusal) -> Self {
         Self { refusal, status: None, grpc: None, headers: Vec::new() }
@@ -77,6 +80,7 @@ impl LocalReply {
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, String)> {
         let error =
             (!self.ending().is_complete()).then(|| ("l5d-proxy-error", self.refusal.text()));
-        error.into_iter().chain(self.headers.iter().cloned())
+        let denial = self.refusal.denial.map(|id| (DENIAL, id.to_string()));
+        error.into_iter().chain(denial).chain(self.headers.iter().cloned())
     }
 }

@@ -212,6 +212,7 @@ impl RequestRecord {
             let client = connection.client;
             let peer = connection.peer_name().map_or("", PeerName::as_str);
             let text = if why.detail.is_empty() { ending.shown().text } else { &why.detail };
+            let denial = why.denial.map(|id| id.to_string());
             // The level is data here, and tracing wants it constant.
             macro_rules! tell {
                 ($level:ident) => {
@@ -221,6 +222,7 @@ impl RequestRecord {
                         peer,
                         ending = ending.flag(),
                         status = self.status,
+                        denial = denial.as_deref(),
                         "request ended: {text}"
                     )
                 };
@@ -284,6 +286,7 @@ impl RequestRecord {
             first_byte: self.head_at.map_or(total, |at| at.saturating_duration_since(self.begun)),
             total,
             ending: why.ending,
+            denial: why.denial,
             reason: &reason,
             trace_id: &trace_id,
         };

@@ -23,7 +23,7 @@ const APACHE_TIME: StaticFormatDescription =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Apache's combined format, the client's identity in place of the user; then the ending and two durations in
-    /// milliseconds: to the first byte of the response, and to its last.
+    /// milliseconds: to the first byte of the response, and to its last; then the id of a denial, where there is one.
     Apache,
     /// One JSON object a line.
     Json,
@@ -154,13 +154,17 @@ fn apache(record: &RequestSummary<'_>) -> String {
     quote_less(&mut line, record.referer);
     line.push_str("\" \"");
     quote_less(&mut line, record.user_agent);
-    let _ = writeln!(
+    let _ = write!(
         line,
         "\" {} {:.3} {:.3}",
         record.ending.flag(),
         milliseconds(record.first_byte),
         milliseconds(record.total)
     );
+    if let Some(id) = record.denial {
+        let _ = write!(line, " {id}");
+    }
+    line.push('\n');
     line
 }
 
@@ -210,6 +214,7 @@ mod tests {
     use super::*;
     use crate::ending::Ending;
     use crate::telemetry::request_summary::tests::summary;
+    use leno_runtime::denial::DenialId;
     use std::sync::Mutex;
 
     fn settings(format: Format) -> Settings {
@@ -229,6 +234,9 @@ mod tests {
                 "\n"
             ),
         );
+        let denied =
+            RequestSummary { denial: Some(DenialId::new("shop", "web-1", 7)), ..summary() };
+        assert!(line(&settings(Format::Apache), &denied).ends_with("00000007\n"));
         let plain = RequestSummary {
             client_id: "",
             user_agent: b"",
@@ -258,6 +266,7 @@ mod tests {
         assert_eq!(value["first_byte_ms"], 1.5);
         assert_eq!(value["attempts"], 1);
         assert_eq!(value["ending"], "complete");
+        assert_eq!(value["denial"], "");
         assert_eq!(value.get("headers"), None);
         let chosen = Settings { headers: vec!["x-tenant".into()], ..settings(Format::Json) };
         let headers = [("x-tenant".into(), b"a".to_vec()), ("x-other".into(), b"b".to_vec())];

@@ -31,6 +31,7 @@ pub fn connection_ended(
 ) {
     let shown = ended.ending.shown();
     recorder.ended(direction, ended.ending);
+    let denial = ended.denial.map(|id| id.to_string());
     // The level is data here, and tracing wants it constant: three levels are in use.
     macro_rules! tell {
         ($level:ident) => {
@@ -39,6 +40,7 @@ pub fn connection_ended(
                 %client,
                 %target,
                 ending = shown.flag,
+                denial = denial.as_deref(),
                 "connection ended: {}",
                 ended.text()
             )

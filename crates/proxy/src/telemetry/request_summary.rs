@@ -5,6 +5,7 @@ use super::shown_headers::Name;
 use crate::ending::Ending;
 use leno_model::name::Resource;
 use leno_model::workload::{Endpoint, Labels};
+use leno_runtime::denial::DenialId;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -81,6 +82,8 @@ pub struct RequestSummary<'a> {
     pub total: Duration,
     /// How the request ended.
     pub ending: Ending,
+    /// Where the policy denied the request: the id of the record.
+    pub denial: Option<DenialId>,
     /// What went wrong, as text; empty for a complete request.
     pub reason: &'a str,
     /// 32 hexadecimal digits, or empty.
@@ -174,6 +177,7 @@ impl RequestSummary<'_> {
             "first_byte_ms": milliseconds(self.first_byte),
             "total_ms": milliseconds(self.total),
             "ending": self.ending.flag(),
+            "denial": self.denial.map(|id| id.to_string()).unwrap_or_default(),
             "reason": self.reason,
             "trace_id": self.trace_id,
         });
@@ -263,6 +267,7 @@ pub(crate) mod tests {
             first_byte: Duration::from_micros(1500),
             total: Duration::from_micros(2250),
             ending: Ending::Complete,
+            denial: None,
             reason: "",
             trace_id: "",
         }

@@ -30,11 +30,11 @@ pub(super) fn of(answer: &Value) -> String {
     text
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn line(text: &mut String, name: &str, value: &str) {
+pub(super) fn line(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name:<11}{value}");
 }
 
@@ -70,7 +70,7 @@ fn client(from: &Value) -> String {
 }
 
 /// `Server shop/web`, `HTTPRoute shop/read`, `default policy deny`.
-fn object(value: &Value) -> String {
+pub(super) fn object(value: &Value) -> String {
     let text = |name: &str| value[name].as_str().unwrap_or_default();
     let kind = match text("kind") {
         "default" => return format!("default policy {}", text("name")),

@@ -8,8 +8,7 @@ use crate::world::World;
 use crate::world::pod::Pod;
 use leno_model::name::Resource;
 use leno_model::policy::{
-    self, Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute, Lack,
-    RequestVerdict, Verdict,
+    self, Authorization, InboundPolicy, InboundProtocol, InboundRoute, RequestVerdict, Verdict,
 };
 use leno_model::workload::Endpoint;
 use serde_json::{Value, json};
@@ -18,8 +17,6 @@ use std::sync::Arc;
 
 /// Rules that are shown, those that lack least first.
 const RULES_SHOWN_MAX: usize = 20;
-/// Identities and networks of a rule in one sentence.
-const NAMES_SHOWN_MAX: usize = 5;
 /// Kinds of pods behind one server that are decided about; pods of one workload are of one kind.
 const KINDS_MAX: usize = 200;
 
@@ -195,9 +192,7 @@ fn close_rules(
 ) -> Vec<(usize, Value)> {
     let mut close = Vec::new();
     let mut add = |rule: &Authorization, of: &Resource, takes: bool| {
-        let lacks: Vec<Lack> = rule.lacks(address, &client.peer).collect();
-        let mut missing: Vec<String> =
-            lacks.iter().map(|lack| sentence(*lack, rule, client, address)).collect();
+        let mut missing = rule.missing(address, &client.peer);
         if !takes {
             missing.push(match is_request {
                 true => "the route does not take the request".to_owned(),
@@ -216,55 +211,4 @@ fn close_rules(
         route.authorizations.iter().for_each(|rule| add(rule, &route.resource, takes));
     }
     close
-}
-
-fn sentence(lack: Lack, rule: &Authorization, client: &Client<'_>, address: IpAddr) -> String {
-    match lack {
-        Lack::Network => {
-            let networks = rule.networks.iter().map(|network| match network.except.len() {
-                0 => network.net.to_string(),
-                _ => {
-                    let except = network.except.iter().map(ToString::to_string);
-                    format!("{} except {}", network.net, listed(except))
-                }
-            });
-            format!("the address {address} is not in its networks: {}", listed(networks))
-        }
-        Lack::Tls => "the client does not use TLS of the mesh".to_owned(),
-        Lack::AnyIdentity => {
-            format!("the client has no identity of the mesh; the rule admits {}", clients(rule))
-        }
-        Lack::ThisIdentity => {
-            let identity = client.identity().unwrap_or_default();
-            format!("the identity {identity} is not one of {}", clients(rule))
-        }
-    }
-}
-
-fn clients(rule: &Authorization) -> String {
-    let Authentication::TlsAuthenticated { identities, suffixes } = &rule.authentication else {
-        return "every client".to_owned();
-    };
-    let suffixes = suffixes.iter().map(|suffix| match suffix.0.is_empty() {
-        true => "every identity".to_owned(),
-        false => format!("*.{}", suffix.0.join(".")),
-    });
-    // An account has two names; the shorter to read is shown.
-    let is_shown = |name: &&Arc<str>| match name.split_once(".serviceaccount.identity.") {
-        Some((account, _)) => !account.split_once('.').is_some_and(|(account, namespace)| {
-            let path = format!("/ns/{namespace}/sa/{account}");
-            identities.iter().any(|other| other.ends_with(&path))
-        }),
-        None => true,
-    };
-    listed(identities.iter().filter(is_shown).map(ToString::to_string).chain(suffixes))
-}
-
-fn listed(names: impl Iterator<Item = String>) -> String {
-    let names: Vec<String> = names.collect();
-    let shown = names.iter().take(NAMES_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
