@@ -2,8 +2,9 @@
 //!
 //! A route's authorizations ([`InboundRoute`]) admit clients in addition to those of its server.
 //! A list of routes without one that takes everything rejects requests that no route takes.
-//! Filters and rate limits are not implemented yet: [`unserved`] names them.
+//! Filters are not implemented yet: [`unserved`] names them. gRPC's message has no rate limit.
 //!
+//! - `rate.rs`: rate limits.
 //! - `routes.rs`: routes.
 
 use crate::WireError;
@@ -20,6 +21,7 @@ use linkerd2_proxy_api::inbound as message;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+mod rate;
 mod routes;
 
 /// What a proxy asks for: the policy of its workload's port.
@@ -58,6 +60,12 @@ pub fn from_message(message: &message::Server) -> Result<InboundPolicy, WireErro
     };
     parts::at_most(message.authorizations.len(), AUTHORIZATIONS_MAX, "authorizations")?;
     let (routes, rejects_unrouted) = routes::read(kind)?;
+    let rate_limit = rate::read(match kind {
+        Kind::Detect(detect) => detect.http_local_rate_limit.as_ref(),
+        Kind::Http1(http) => http.local_rate_limit.as_ref(),
+        Kind::Http2(http) => http.local_rate_limit.as_ref(),
+        Kind::Opaque(_) | Kind::Tls(_) | Kind::Grpc(_) => None,
+    })?;
     let (server, labels) = resource_in_labels(&message.labels, "labels")?;
     Ok(InboundPolicy {
         protocol,
@@ -70,6 +78,7 @@ pub fn from_message(message: &message::Server) -> Result<InboundPolicy, WireErro
         rejects_unrouted,
         server: server.ok_or(WireError::Missing("labels.name"))?,
         labels,
+        rate_limit,
     })
 }
 
@@ -183,16 +192,17 @@ fn identities(
 pub fn to_message(policy: &InboundPolicy) -> message::Server {
     use message::proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque, Tls};
     let routes = || routes::http_message(&policy.routes, policy.rejects_unrouted);
+    let local_rate_limit = rate::to_message(policy.rate_limit.as_deref());
     let kind = match policy.protocol {
         InboundProtocol::Detect { timeout } => Kind::Detect(Detect {
             timeout: Some(parts::duration_message(timeout)),
             http_routes: routes(),
-            http_local_rate_limit: None,
+            http_local_rate_limit: local_rate_limit,
         }),
         InboundProtocol::Opaque => Kind::Opaque(Opaque {}),
         InboundProtocol::Tls => Kind::Tls(Tls {}),
-        InboundProtocol::Http1 => Kind::Http1(Http1 { routes: routes(), local_rate_limit: None }),
-        InboundProtocol::Http2 => Kind::Http2(Http2 { routes: routes(), local_rate_limit: None }),
+        InboundProtocol::Http1 => Kind::Http1(Http1 { routes: routes(), local_rate_limit }),
+        InboundProtocol::Http2 => Kind::Http2(Http2 { routes: routes(), local_rate_limit }),
         InboundProtocol::Grpc => Kind::Grpc(Grpc {
             routes: routes::grpc_message(&policy.routes, policy.rejects_unrouted),
         }),
@@ -253,28 +263,21 @@ pub fn check_route(
 #[must_use]
 pub fn unserved(message: &message::Server) -> Vec<&'static str> {
     use message::proxy_protocol::Kind;
-    let (http, grpc, rate_limit): (&[_], &[_], _) =
+    let (http, grpc): (&[_], &[_]) =
         match message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref()) {
-            Some(Kind::Detect(detect)) => {
-                (&detect.http_routes, &[], detect.http_local_rate_limit.as_ref())
-            }
-            Some(Kind::Http1(http)) => (&http.routes, &[], http.local_rate_limit.as_ref()),
-            Some(Kind::Http2(http)) => (&http.routes, &[], http.local_rate_limit.as_ref()),
-            Some(Kind::Grpc(grpc)) => (&[], &grpc.routes, None),
-            Some(Kind::Opaque(_) | Kind::Tls(_)) | None => (&[], &[], None),
+            Some(Kind::Detect(detect)) => (&detect.http_routes, &[]),
+            Some(Kind::Http1(http)) => (&http.routes, &[]),
+            Some(Kind::Http2(http)) => (&http.routes, &[]),
+            Some(Kind::Grpc(grpc)) => (&[], &grpc.routes),
+            Some(Kind::Opaque(_) | Kind::Tls(_)) | None => (&[], &[]),
         };
     let filtered = http.iter().flat_map(|route| &route.rules).any(|rule| !rule.filters.is_empty())
         || grpc.iter().flat_map(|route| &route.rules).any(|rule| !rule.filters.is_empty());
     let found = [
         (filtered, "filters of inbound routes"),
-        (rate_limit.is_some_and(limits_anything), "inbound rate limit"),
         (!message.server_ips.is_empty(), "server addresses"),
     ];
     found.into_iter().filter_map(|(found, name)| found.then_some(name)).collect()
-}
-
-fn limits_anything(limit: &message::HttpLocalRateLimit) -> bool {
-    limit.total.is_some() || limit.identity.is_some() || !limit.overrides.is_empty()
 }
 
 #[cfg(test)]

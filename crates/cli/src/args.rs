@@ -1,5 +1,6 @@
 //! Flags, with their help beside them.
 
+mod authz;
 mod check;
 mod color;
 mod dashboard;
@@ -14,6 +15,7 @@ mod tap;
 mod traffic;
 mod version;
 
+pub(crate) use authz::Authz;
 pub(crate) use check::{Check, Findings};
 pub(crate) use color::Color;
 pub(crate) use dashboard::Dashboard;
@@ -85,6 +87,8 @@ pub(crate) enum Verb {
     Logs(Box<Logs>),
     /// Say whether a client may send a request or connect to a server, by which rule, and which policy would allow it; exit code 0 is allowed, 1 denied, 2 no answer
     Explain(Box<Explain>),
+    /// Show who may reach a workload: the rules of each of its ports, with the identities that they admit
+    Authz(Box<Authz>),
     /// Show the configuration that proxies get from the control plane, and the metrics of both
     Diagnostics(Box<Diagnostics>),
     /// Add the proxy to the pods in manifests, as the injector in a cluster does: `leno inject app.yaml | kubectl apply -f -`
@@ -303,6 +307,7 @@ mod tests {
             "leno diagnostics controller-metrics",
             "leno explain deploy/a to svc/b:80 GET /path -n shop -o json",
             "leno explain --from deploy/a --to svc/b:80 GET /path -H x-user:me",
+            "leno authz deploy/a -n shop -o json",
             "leno check",
             "leno check --pre --kubeconfig k",
             "leno check --proxy -n shop -o short --wait 2m",

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod authz;
 mod bench;
 mod check;
 mod choose;
@@ -78,6 +79,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Uninstall(uninstall) => return install::uninstall(&uninstall),
         Verb::Bench(arguments) => return bench::run(arguments.verb),
         Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
+        Verb::Authz(wanted) => authz::run(given, &wanted)?,
         Verb::Explain(wanted) => return Ok(explain::run(given, &wanted)),
         Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
         Verb::Check(check) => return check::run(given, &check),

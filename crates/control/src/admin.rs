@@ -181,8 +181,8 @@ fn diagnostics_page(world: &World, path: &str, query: &str) -> Page {
             Page::text("404 Not Found", format!("{refused}\n"))
         }
         None => {
-            let pages = "/ready /live /metrics /problems /diagnostics/describe /diagnostics/endpoints \
-                         /diagnostics/explain /diagnostics/policy\n";
+            let pages = "/ready /live /metrics /problems /diagnostics/authz /diagnostics/describe \
+                         /diagnostics/endpoints /diagnostics/explain /diagnostics/policy\n";
             Page::text("404 Not Found", pages)
         }
     }
@@ -220,6 +220,7 @@ mod tests {
         check("/diagnostics/policy", false);
         check("/diagnostics/explain", false);
         check("/diagnostics/describe", false);
+        check("/diagnostics/authz", false);
         check("/metrics/../problems", false);
         check("//metrics", false);
     }

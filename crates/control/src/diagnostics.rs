@@ -3,6 +3,7 @@
 //! - `/diagnostics/endpoints?authority=NAME:PORT`: where requests for a name go.
 //! - `/diagnostics/policy?pod=NAMESPACE/NAME&port=PORT`: the policy and the protocol of a pod's port.
 //! - `/diagnostics/policy?target=NAME:PORT&namespace=CLIENTS`: how clients of a namespace treat a destination.
+//! - `/diagnostics/authz?of=WORKLOAD`: who may reach the ports of a workload.
 //! - `/diagnostics/explain?from=CLIENT&to=SERVER&port=PORT&method=GET&path=/x`: whether a client may send that ([`explain`]).
 //! - `/diagnostics/describe?kind=pod|service|route&namespace=NAMESPACE&name=NAME`: what holds for an object, and what is wrong
 //!   ([`describe`]).
@@ -10,6 +11,7 @@
 //! The answers are the world's own, by the functions that discovery asks ([`crate::discovery`]); here is only how they look
 //! ([`shown`]). `docs/cli.md` is the contract.
 
+mod authz;
 mod describe;
 mod explain;
 mod question;
@@ -30,6 +32,7 @@ pub fn answer(world: &World, path: &str, query: &str) -> Option<Result<Value, Re
     match path {
         "/diagnostics/endpoints" => Some(endpoints(world, &query)),
         "/diagnostics/policy" => Some(policy(world, &query)),
+        "/diagnostics/authz" => Some(authz::answer(world, &query)),
         "/diagnostics/explain" => Some(explain::answer(world, &query)),
         "/diagnostics/describe" => Some(describe::answer(world, &query)),
         _ => None,

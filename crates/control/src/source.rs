@@ -31,8 +31,8 @@ use k8s_openapi::api::{core, discovery};
 use leno_manifest::line_of;
 use leno_manifest::typed::{self, Mistake, Typed};
 use policy::{
-    AuthorizationPolicySpec, MeshTlsAuthenticationSpec, NetworkAuthenticationSpec, Policy,
-    ServerAuthorizationSpec, ServerSpec,
+    AuthorizationPolicySpec, HttpLocalRateLimitPolicySpec, MeshTlsAuthenticationSpec,
+    NetworkAuthenticationSpec, Policy, ServerAuthorizationSpec, ServerSpec,
 };
 use route::Route;
 use serde::de::Error as _;
@@ -371,10 +371,12 @@ kinds! {
     "MeshTLSAuthentication", "policy.leno.dev", ["v1alpha1"], MeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, mesh_tls_authentications, true;
     "NetworkAuthentication", "policy.leno.dev", ["v1alpha1"], NetworkAuthentication, Policy<NetworkAuthenticationSpec>, Policy<NetworkAuthenticationSpec>, network_authentications, true;
     "ServerAuthorization", "policy.leno.dev", ["v1beta1"], ServerAuthorization, Policy<ServerAuthorizationSpec>, Policy<ServerAuthorizationSpec>, server_authorizations, true;
+    "HTTPLocalRateLimitPolicy", "policy.leno.dev", ["v1alpha1"], HttpLocalRateLimitPolicy, Policy<HttpLocalRateLimitPolicySpec>, Policy<HttpLocalRateLimitPolicySpec>, http_local_rate_limit_policies, true;
     "Server.policy.linkerd.io", "policy.linkerd.io", ["v1beta3", "v1beta2", "v1beta1"], LinkerdServer, Policy<ServerSpec>, Policy<ServerSpec>, linkerd_servers, true;
     "AuthorizationPolicy.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdAuthorizationPolicy, Policy<AuthorizationPolicySpec>, Policy<AuthorizationPolicySpec>, linkerd_authorization_policies, true;
     "MeshTLSAuthentication.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdMeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, linkerd_mesh_tls_authentications, true;
     "NetworkAuthentication.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdNetworkAuthentication, Policy<NetworkAuthenticationSpec>, Policy<NetworkAuthenticationSpec>, linkerd_network_authentications, true;
     "ServerAuthorization.policy.linkerd.io", "policy.linkerd.io", ["v1beta1"], LinkerdServerAuthorization, Policy<ServerAuthorizationSpec>, Policy<ServerAuthorizationSpec>, linkerd_server_authorizations, true;
+    "HTTPLocalRateLimitPolicy.policy.linkerd.io", "policy.linkerd.io", ["v1alpha1"], LinkerdHttpLocalRateLimitPolicy, Policy<HttpLocalRateLimitPolicySpec>, Policy<HttpLocalRateLimitPolicySpec>, linkerd_http_local_rate_limit_policies, true;
     "HTTPRoute.policy.linkerd.io", "policy.linkerd.io", ["v1beta3", "v1beta2", "v1beta1", "v1alpha1"], LinkerdHttpRoute, Route<HttpRoute>, HttpRoute, linkerd_http_routes, true;
 }

@@ -4,8 +4,10 @@
 
 mod default;
 mod missing;
+mod rate;
 
 pub use default::{DefaultPolicy, every_network, private_networks, range};
+pub use rate::{RateLimit, RateOverride};
 
 pub use crate::name::Suffix;
 use crate::name::{PeerName, Resource};
@@ -31,6 +33,8 @@ pub struct InboundPolicy {
     pub server: Resource,
     /// Labels of its metrics.
     pub labels: Labels,
+    /// How many requests it serves, of clients that may send them. Boxed: few ports have one.
+    pub rate_limit: Option<Box<RateLimit>>,
 }
 
 /// Requests that have authorizations of their own, over those of the port.

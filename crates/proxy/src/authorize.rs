@@ -6,8 +6,10 @@
 use crate::ending::Ending;
 use crate::mesh::followed::Followed;
 use crate::refusal::Refusal;
+use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
 use crate::shared::denials::{self, Denial};
+use crate::shared::rate::{Allowance, UsedUp};
 use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
 use crate::thread::ThreadContext;
 use leno_model::name::{PeerName, Resource};
@@ -57,6 +59,8 @@ pub struct Decided {
     pub series: OnceCell<Rc<HttpSeries>>,
     /// The verdict does not hold for all requests: a route may take one that decides otherwise.
     pub by_request: bool,
+    /// How many requests the client may send, where the port limits that.
+    allowance: Option<Box<Allowance>>,
     transport: Transport,
     generation: u64,
     counter: Rc<Counter>,
@@ -66,6 +70,15 @@ impl Decided {
     /// Counts the verdict.
     pub fn count(&self) {
         self.counter.add(1);
+    }
+
+    /// Takes one request of what the client may send.
+    ///
+    /// # Errors
+    /// The reply to a request that is one too many.
+    pub fn take(&self) -> Result<(), Box<LocalReply>> {
+        let Some(allowance) = &self.allowance else { return Ok(()) };
+        allowance.take(Instant::now()).map_err(|used_up| Box::new(too_many(used_up)))
     }
 }
 
@@ -217,7 +230,20 @@ impl PortPolicy {
                 Err(Refusal::because(Ending::PolicyDenied, format!("{text}: {denied}")))
             }
         };
-        Decided { policy, transport, generation, verdict, counter, series, by_request }
+        let allowance = self.allowance(thread, &policy, transport, connection);
+        Decided { policy, transport, generation, verdict, counter, series, by_request, allowance }
+    }
+
+    fn allowance(
+        &self,
+        thread: &ThreadContext,
+        policy: &InboundPolicy,
+        transport: Transport,
+        connection: &Connection,
+    ) -> Option<Box<Allowance>> {
+        let limit = policy.rate_limit.as_deref().filter(|_| transport == Transport::Http)?;
+        let identity = connection.peer_name().map(PeerName::as_str);
+        Some(Box::new(thread.shared.rates.allowance(connection.target.port(), limit, identity)))
     }
 
     /// Something that was let in, by this route where not by the port itself, is open from now on.
@@ -276,6 +302,18 @@ pub fn decide_request(
             Ok(Some(route.resource.clone()))
         }
     }
+}
+
+/// The answer to one request too many, with the headers of the IETF's draft "RateLimit header fields for HTTP".
+fn too_many(used_up: UsedUp) -> LocalReply {
+    let UsedUp { limit, requests_per_second, wait } = used_up;
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let headers = vec![
+        ("retry-after", seconds.max(1).to_string()),
+        ("ratelimit-policy", format!("\"{limit}\";q={requests_per_second};w=1")),
+        ("ratelimit", format!("\"{limit}\";r=0;t={}", seconds.max(1))),
+    ];
+    LocalReply { headers, ..Ending::RateLimited.into() }
 }
 
 /// Keeps a denial for `leno explain ID`, and gives the refusal its id. Other refusals stay as they are.

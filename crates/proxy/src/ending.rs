@@ -176,6 +176,9 @@ endings! {
     /// It was HTTP when the connection began, and the control plane says now that it is bytes: a new connection goes right.
     ProtocolChanged: 503, Unavailable, Mesh, INFO, "",
         "protocol_changed", "the protocol of the destination has changed; open a new connection";
+    /// The client, or all clients together, have sent as many requests in this second as the port serves.
+    RateLimited: 429, ResourceExhausted, Peer, DEBUG, "",
+        "rate_limited", "too many requests per second; the limit is an HTTPLocalRateLimitPolicy of the server";
     /// The route's time for the whole request is over.
     RequestTimeout: 504, DeadlineExceeded, App, INFO, "",
         "request_timeout", "no whole response within the request's timeout; the limit is timeouts.request of the route's rule, or the annotation timeout.leno.dev/request";

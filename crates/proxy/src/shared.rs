@@ -5,16 +5,19 @@
 //! - [`concurrency`]: how many requests our application gets at the same time
 //! - [`denials`]: what was denied last
 //! - [`in_flight`]: what is under way at the same time
+//! - [`rate`]: requests of each client
 
 pub mod budget;
 pub mod concurrency;
 pub mod denials;
 pub mod in_flight;
+pub mod rate;
 
 use budget::Budget;
 use concurrency::Limiter;
 use denials::Denials;
 use in_flight::InFlight;
+use rate::Rates;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -30,6 +33,8 @@ pub struct Shared {
     pub limiter: Option<Limiter>,
     /// What was denied last.
     pub denials: Denials,
+    /// How many requests clients may send.
+    pub rates: Rates,
 }
 
 /// What all threads count of one destination.

@@ -95,6 +95,50 @@ pub(super) fn decide() {
     check(&mesh, at("other", "%6fpen"), Says::Welcome);
     check(&mesh, at("other", "open/../x"), Says::Status("404"));
     check(&mesh, at("stranger", "x"), Says::Status("404"));
+    limits(&mesh);
+}
+
+/// A rate limit answers 429 with the time to wait, to each client by itself, and denies nobody.
+fn limits(mesh: &Mesh) {
+    object(
+        mesh,
+        LENO,
+        "HTTPLocalRateLimitPolicy",
+        "v1alpha1",
+        "slow",
+        json!({
+            "targetRef": {"kind": "Server", "group": LENO, "name": "http"},
+            "identity": {"requestsPerSecond": 1},
+            "overrides": [{
+                "requestsPerSecond": 1000,
+                "clientRefs": [{"kind": "ServiceAccount", "name": "client"}],
+            }],
+        }),
+    );
+    let asks = get("open");
+    let limited = wait::until("a request to be one too many", wait::LIMIT, || {
+        let answer = plain(mesh, "other", HTTP_PORT, &asks);
+        answer.starts_with("HTTP/1.1 429 ").then_some(answer)
+    });
+    for header in [
+        "retry-after: 1\r\n",
+        "ratelimit-policy: \"identity\";q=1;w=1",
+        "ratelimit: \"identity\";r=0;t=1",
+    ] {
+        assert!(limited.contains(header), "{header}: {limited}");
+    }
+    for _ in 0..20 {
+        let answer = plain(mesh, "client", HTTP_PORT, &asks);
+        assert!(answer.ends_with("welcome"), "{answer}");
+    }
+    let answer = wait::until("a second to pass", wait::LIMIT, || {
+        let answer = plain(mesh, "other", HTTP_PORT, &asks);
+        answer.ends_with("welcome").then_some(answer)
+    });
+    drop(answer);
+    let metrics = mesh.pod("server").metrics();
+    let counted = metrics.sum("inbound_http_errors_total", &[("error", "rate_limited")]);
+    assert!(counted >= 1.0, "{}", metrics.about("errors"));
 }
 
 /// Bytes to a port of the service come to this once the proxy has the policy.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::matching;
-use leno_model::policy::{DefaultPolicy, PeerTls, decide, every_network};
+use leno_model::policy::{DefaultPolicy, PeerTls, RateLimit, RateOverride, decide, every_network};
 use leno_model::route::{PathMatch, RequestMatch};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ fn policy(protocol: InboundProtocol, authorizations: Vec<Authorization>) -> Inbo
             port: 0,
         },
         labels: crate::destination::labels([("zone", "a")]),
+        rate_limit: None,
     }
 }
 
@@ -206,9 +207,8 @@ fn nobody_is_let_in_by_what_is_not_carried_out() {
     http1.routes[0].authorizations = vec![everyone];
     http1.routes[0].rules[0].matches =
         vec![matching::request_match_message(&probe("/healthz").matches[0])];
-    http1.local_rate_limit =
-        Some(message::HttpLocalRateLimit { total: Some(Default::default()), ..Default::default() });
-    assert_eq!(unserved(&server), ["inbound rate limit"]);
+    http1.routes[0].rules[0].filters = vec![Default::default()];
+    assert_eq!(unserved(&server), ["filters of inbound routes"]);
     let read = from_message(&server).unwrap();
     assert!(decide(&read, [10, 0, 0, 1].into(), &PeerTls::None).rule().is_none());
 }
@@ -221,4 +221,49 @@ fn requests() {
     assert_eq!(read_request(&asked), Ok((workload, 8080)));
     assert!(read_request(&message::PortSpec { port: 0, ..asked.clone() }).is_err());
     assert!(read_request(&message::PortSpec { port: 65_536, ..asked }).is_err());
+}
+
+#[test]
+fn rate_limits() {
+    use message::http_local_rate_limit::Limit;
+    let rate = |rate| std::num::NonZeroU32::new(rate).unwrap();
+    let limit = RateLimit {
+        resource: Resource::object("policy.leno.dev", "httplocalratelimitpolicy", "default", "web"),
+        total: Some(rate(100)),
+        identity: Some(rate(10)),
+        overrides: vec![RateOverride {
+            requests_per_second: rate(50),
+            identities: vec!["spiffe://td/ns/a/sa/web".into(), "web.a.identity.td".into()],
+        }],
+    };
+    let timeout = Duration::from_secs(10);
+    let protocols =
+        [InboundProtocol::Detect { timeout }, InboundProtocol::Http1, InboundProtocol::Http2];
+    for protocol in protocols {
+        round_trip(&InboundPolicy {
+            rate_limit: Some(Box::new(limit.clone())),
+            ..policy(protocol, Vec::new())
+        });
+    }
+    let check = |spoil: fn(&mut message::HttpLocalRateLimit), expected: &str| {
+        let mut message = rate::to_message(Some(&limit)).unwrap();
+        spoil(&mut message);
+        let read = rate::read(Some(&message));
+        let found = read.map(|limit| format!("{:?}", limit.is_some()));
+        assert_eq!(found.unwrap_or_else(|error| error.to_string()), expected);
+    };
+    check(|_| {}, "true");
+    check(|m| m.total = None, "true");
+    check(|m| *m = message::HttpLocalRateLimit::default(), "false");
+    check(
+        |m| m.total = Some(Limit { requests_per_second: 0 }),
+        "local_rate_limit.total: 0 requests per second",
+    );
+    check(|m| m.metadata = None, "local_rate_limit.metadata is missing");
+    check(|m| m.overrides[0].limit = None, "local_rate_limit.overrides.limit is missing");
+    check(|m| m.overrides[0].clients = None, "true");
+    check(
+        |m| m.overrides = vec![m.overrides[0].clone(); CLIENTS_MAX],
+        "local_rate_limit.overrides has size 8192; the limit is 4096",
+    );
 }

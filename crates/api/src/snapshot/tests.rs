@@ -41,6 +41,7 @@ fn snapshot() -> Snapshot {
         rejects_unrouted: false,
         server: Resource::default_named("all-authenticated"),
         labels: Labels::default(),
+        rate_limit: None,
     };
     let set = |endpoints, exists| EndpointSet { endpoints, exists };
     Snapshot {

@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "events",
             "check",
             "explain",
+            "authz",
             "diagnostics",
         ],
     ),
@@ -31,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 33] = [
+const EXAMPLES: [(&str, &[&str]); 34] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -56,6 +57,7 @@ const EXAMPLES: [(&str, &[&str]); 33] = [
             "leno explain --from shop/sa/web --to db.shop.svc.cluster.local:5432 -o json",
         ],
     ),
+    ("authz", &["leno authz deploy/reviews", "leno authz shop/sts/db -o json"]),
     (
         "diagnostics",
         &["leno diagnostics policy svc/web 80 -n shop", "leno diagnostics proxy-metrics web"],

@@ -9,6 +9,9 @@ mod denial;
 mod question;
 mod text;
 
+pub(super) use question::client as workload;
+pub(super) use text::{list, object};
+
 use super::diagnostics::encoded;
 use crate::args::{Explain, Format};
 use crate::home::Home;
@@ -57,7 +60,7 @@ fn answered(state_dir: Option<&Path>, wanted: &Explain) -> anyhow::Result<bool> 
     Ok(answer["allowed"] == Value::Bool(true))
 }
 
-fn ask(home: &Home, path: &str) -> anyhow::Result<Value> {
+pub(super) fn ask(home: &Home, path: &str) -> anyhow::Result<Value> {
     let page = home.control(path)?;
     if page.status != STATUS_OK {
         bail!("{}", page.body.trim());

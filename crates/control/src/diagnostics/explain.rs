@@ -18,6 +18,7 @@ use crate::world::World;
 use decision::Decision;
 use journey::Journey;
 use leno_model::route::RequestView;
+pub(super) use party::pods;
 use party::{Client, Server};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use leno_model::cors::OriginMatch;
 use leno_model::fault::Abort;
 use leno_model::name::Resource;
 use leno_model::policy::{
-    Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute,
+    Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute, RateLimit,
 };
 use leno_model::retry::{GrpcCodes, Retry};
 use leno_model::route::{
@@ -70,22 +70,43 @@ pub(super) fn resource(resource: &Resource) -> Value {
     }
 }
 
+pub(super) fn protocol(protocol: InboundProtocol) -> &'static str {
+    match protocol {
+        InboundProtocol::Detect { .. } => "detect",
+        InboundProtocol::Opaque => "opaque",
+        InboundProtocol::Tls => "tls",
+        InboundProtocol::Http1 => "http/1",
+        InboundProtocol::Http2 => "http/2",
+        InboundProtocol::Grpc => "grpc",
+    }
+}
+
 pub(super) fn inbound(policy: &InboundPolicy) -> Value {
-    let (protocol, timeout) = match policy.protocol {
-        InboundProtocol::Detect { timeout } => ("detect", Some(timeout)),
-        InboundProtocol::Opaque => ("opaque", None),
-        InboundProtocol::Tls => ("tls", None),
-        InboundProtocol::Http1 => ("http/1", None),
-        InboundProtocol::Http2 => ("http/2", None),
-        InboundProtocol::Grpc => ("grpc", None),
+    let timeout = match policy.protocol {
+        InboundProtocol::Detect { timeout } => Some(timeout),
+        _ => None,
     };
     json!({
         "direction": "inbound",
-        "protocol": protocol,
+        "protocol": protocol(policy.protocol),
         "detect_timeout_seconds": seconds(timeout),
         "server": resource(&policy.server),
         "authorizations": policy.authorizations.iter().map(authorization).collect::<Vec<_>>(),
         "routes": policy.routes.iter().map(inbound_route).collect::<Vec<_>>(),
+        "rate_limit": policy.rate_limit.as_deref().map(rate_limit),
+    })
+}
+
+pub(super) fn rate_limit(limit: &RateLimit) -> Value {
+    let overrides = limit.overrides.iter().map(|one| {
+        let identities: Vec<&str> = one.identities.iter().map(AsRef::as_ref).collect();
+        json!({"requests_per_second": one.requests_per_second, "identities": identities})
+    });
+    json!({
+        "resource": resource(&limit.resource),
+        "total": limit.total,
+        "identity": limit.identity,
+        "overrides": overrides.collect::<Vec<_>>(),
     })
 }
 

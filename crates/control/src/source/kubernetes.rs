@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use watching::Watching;
 
 /// The kinds that are watched, each with its plural in the API's paths.
-pub const WATCHED: [(&str, &str); 20] = [
+pub const WATCHED: [(&str, &str); 22] = [
     ("Namespace", "namespaces"),
     ("ServiceAccount", "serviceaccounts"),
     ("Pod", "pods"),
@@ -42,11 +42,13 @@ pub const WATCHED: [(&str, &str); 20] = [
     ("MeshTLSAuthentication", "meshtlsauthentications"),
     ("NetworkAuthentication", "networkauthentications"),
     ("ServerAuthorization", "serverauthorizations"),
+    ("HTTPLocalRateLimitPolicy", "httplocalratelimitpolicies"),
     ("Server.policy.linkerd.io", "servers"),
     ("AuthorizationPolicy.policy.linkerd.io", "authorizationpolicies"),
     ("MeshTLSAuthentication.policy.linkerd.io", "meshtlsauthentications"),
     ("NetworkAuthentication.policy.linkerd.io", "networkauthentications"),
     ("ServerAuthorization.policy.linkerd.io", "serverauthorizations"),
+    ("HTTPLocalRateLimitPolicy.policy.linkerd.io", "httplocalratelimitpolicies"),
     ("HTTPRoute.policy.linkerd.io", "httproutes"),
 ];
 

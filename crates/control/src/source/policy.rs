@@ -93,6 +93,35 @@ pub struct Network {
     pub except: Option<Vec<String>>,
 }
 
+/// `spec` of an HTTPLocalRateLimitPolicy.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HttpLocalRateLimitPolicySpec {
+    pub target_ref: Option<ObjectRef>,
+    /// Of all clients together.
+    pub total: Option<Rate>,
+    /// Of each identity.
+    pub identity: Option<Rate>,
+    /// Of clients that are named.
+    pub overrides: Option<Vec<RateOverride>>,
+}
+
+/// A limit.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rate {
+    pub requests_per_second: Option<i64>,
+}
+
+/// A limit that some clients share.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RateOverride {
+    pub requests_per_second: Option<i64>,
+    /// ServiceAccounts.
+    pub client_refs: Option<Vec<ObjectRef>>,
+}
+
 /// `spec` of a ServerAuthorization.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

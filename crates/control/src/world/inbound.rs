@@ -47,6 +47,7 @@ impl World {
             rejects_unrouted: false,
             server,
             labels: Labels::default(),
+            rate_limit: None,
         })
     }
 }

@@ -5,6 +5,7 @@ use super::pod::Pod;
 use super::service::{Service, ServiceKey};
 use leno_model::name::{Resource, WorkloadId};
 use leno_model::workload::Endpoint;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,6 +15,16 @@ impl World {
         let first = WorkloadId { namespace: namespace.into(), pod: Arc::default() };
         let here = self.pods.range(first.clone()..);
         here.take_while(move |(id, _)| id.namespace == first.namespace).map(|(_, pod)| pod)
+    }
+
+    /// The ports of a pod that a Server selects, a Service leads to or a container names.
+    #[must_use]
+    pub fn ports_of(&self, pod: &Pod) -> BTreeSet<u16> {
+        let of_services = self.declared.keys().filter(|(id, _)| *id == pod.id);
+        let mut ports: BTreeSet<u16> = of_services.map(|(_, port)| *port).collect();
+        ports.extend(self.policies.of(&pod.id.namespace).ports_of(pod));
+        ports.extend(pod.ports_with_names());
+        ports
     }
 
     #[must_use]

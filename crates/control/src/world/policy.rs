@@ -5,6 +5,7 @@
 //! - `identity.rs`: texts of identities and networks to the model's.
 //! - `authentication.rs`: MeshTLSAuthentication and NetworkAuthentication.
 //! - `authorization.rs`: AuthorizationPolicy and ServerAuthorization.
+//! - `rate.rs`: HTTPLocalRateLimitPolicy.
 //! - `route.rs`: routes on Servers.
 //! - `selector.rs`: label selectors.
 //! - `server.rs`: Servers, and the policy of a pod's port.
@@ -14,6 +15,7 @@
 mod authentication;
 mod authorization;
 pub(super) mod identity;
+mod rate;
 mod reference;
 mod report;
 mod route;
@@ -105,6 +107,7 @@ impl Policies {
         let mut report = Report::default();
         let authentications = Authentications::read(&objects, &mut report);
         let mut servers = server::read(inventory, &mut report);
+        rate::read(&objects, &mut servers, &mut report);
         let attached = route::attach(inventory, &mut servers, patterns, &mut report);
         let mut namespaces: BTreeMap<Arc<str>, NamespacePolicies> = BTreeMap::new();
         let rules =
@@ -147,6 +150,11 @@ impl NamespacePolicies {
     pub(super) fn policy(&self, pod: &Pod, port: u16) -> Option<InboundPolicy> {
         let server = self.servers.iter().find(|server| server.selects(pod, port))?;
         Some(server.policy(&self.rules, pod, port))
+    }
+
+    /// The ports of a pod that Servers select.
+    pub(super) fn ports_of(&self, pod: &Pod) -> impl Iterator<Item = u16> {
+        self.servers.iter().flat_map(|server| server.ports_of(pod))
     }
 
     fn conflicts<'a>(&self, pods: impl Iterator<Item = &'a Arc<Pod>>, problems: &mut Vec<Problem>) {

@@ -18,6 +18,7 @@ mod manifests;
 mod patterns;
 mod policy;
 mod policy_objects;
+mod rate;
 mod routes;
 mod services;
 mod steps;

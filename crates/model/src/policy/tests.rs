@@ -19,6 +19,7 @@ fn policy(authentication: Authentication, net: &str) -> InboundPolicy {
         rejects_unrouted: false,
         server: Resource::default_named("test"),
         labels: Labels::default(),
+        rate_limit: None,
     }
 }
 

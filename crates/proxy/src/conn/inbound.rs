@@ -515,7 +515,10 @@ impl Side for ToApplication<'_> {
             }
         };
         match verdict {
-            Ok(route) => Decision::Forward(Plan::to_application(route)),
+            Ok(route) => match decided.as_ref().map_or(Ok(()), Decided::take) {
+                Ok(()) => Decision::Forward(Plan::to_application(route)),
+                Err(reply) => Decision::Answer(*reply),
+            },
             Err(refusal) => Decision::Answer(self.noted(refusal, Some(request)).into()),
         }
     }

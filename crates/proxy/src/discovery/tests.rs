@@ -114,6 +114,7 @@ async fn each_kind_is_answered_and_kept_up_to_date() {
         rejects_unrouted: false,
         server: Resource::default_named(default.as_str()),
         labels: Labels::default(),
+        rate_limit: None,
     };
     bench.control.set_inbound(8080, &server(DefaultPolicy::Deny));
     let mut inbound = bench.handle.inbound(8080).await.unwrap();

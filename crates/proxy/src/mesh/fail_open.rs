@@ -62,6 +62,7 @@ fn inbound(timeout: Duration) -> InboundPolicy {
         rejects_unrouted: false,
         server: Resource::default_named(NAME),
         labels: Labels::default(),
+        rate_limit: None,
     }
 }
 

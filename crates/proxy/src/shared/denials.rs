@@ -171,6 +171,7 @@ mod tests {
             rejects_unrouted: false,
             server: Resource::default_named("all-authenticated"),
             labels: Arc::default(),
+            rate_limit: None,
         });
         let denials = Denials::default();
         let of_peer = denials.note(denial(&policy, Some("spiffe://td/ns/a/sa/b")));

@@ -33,6 +33,7 @@ fn known() -> Known {
         rejects_unrouted: false,
         server: Resource::default_named("deny"),
         labels: Labels::default(),
+        rate_limit: None,
     };
     let one = Remembered { state: Arc::new(policy), live: true };
     Known { inbound: [(80, one)].into(), ..Known::default() }

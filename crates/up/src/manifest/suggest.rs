@@ -21,15 +21,19 @@ const KINDS: &[&str] = &[
     "AuthorizationPolicy",
     "MeshTLSAuthentication",
     "NetworkAuthentication",
+    "HTTPLocalRateLimitPolicy",
 ];
 
 /// Fields of routes and policies, wherever they are.
 const OF_ROUTES: &[&str] = &[
     "accessPolicy",
     "cidr",
+    "clientRefs",
     "except",
     "identities",
     "identityRefs",
+    "overrides",
+    "requestsPerSecond",
     "networks",
     "podSelector",
     "proxyProtocol",

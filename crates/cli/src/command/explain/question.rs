@@ -52,7 +52,7 @@ impl Question {
 }
 
 /// A client as the control plane is asked for it.
-pub(super) fn client(text: &str, namespace: &str) -> Result<String> {
+pub(in crate::command) fn client(text: &str, namespace: &str) -> Result<String> {
     let is_identity = text.starts_with("spiffe://") || text.contains(".serviceaccount.identity.");
     if is_identity || text.parse::<IpAddr>().is_ok() {
         return Ok(text.to_owned());

@@ -30,7 +30,7 @@ pub(super) fn of(answer: &Value) -> String {
     text
 }
 
-pub(super) fn list(value: &Value) -> &[Value] {
+pub(in crate::command) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -70,12 +70,14 @@ fn client(from: &Value) -> String {
 }
 
 /// `Server shop/web`, `HTTPRoute shop/read`, `default policy deny`.
-pub(super) fn object(value: &Value) -> String {
+pub(in crate::command) fn object(value: &Value) -> String {
     let text = |name: &str| value[name].as_str().unwrap_or_default();
     let kind = match text("kind") {
+        "default" if text("name") == "probe" => return "health probe".to_owned(),
         "default" => return format!("default policy {}", text("name")),
         "server" => "Server",
         "authorizationpolicy" => "AuthorizationPolicy",
+        "httplocalratelimitpolicy" => "HTTPLocalRateLimitPolicy",
         "serverauthorization" => "ServerAuthorization",
         kind => kind,
     };
@@ -131,12 +133,28 @@ fn decision(text: &mut String, verdict: &Value) {
     if verdict["route"].is_object() && verdict["route"]["kind"] != "default" {
         line(text, "  route", &object(&verdict["route"]));
     }
+    if verdict["rate_limit"].is_object() {
+        line(text, "  limit", &rate_limit(&verdict["rate_limit"]));
+    }
     if matches!(word, "deny" | "no-route" | "audit") {
         for rule in list(&verdict["other_rules"]) {
             let missing: Vec<&str> =
                 list(&rule["missing"]).iter().filter_map(Value::as_str).collect();
             line(text, "  no rule", &format!("{}: {}", object(&rule["rule"]), missing.join("; ")));
         }
+    }
+}
+
+fn rate_limit(limit: &Value) -> String {
+    let mut text = object(&limit["resource"]);
+    for (field, of) in [("total", "in all"), ("identity", "for each identity")] {
+        if let Some(rate) = limit[field].as_u64() {
+            let _ = write!(text, ", {rate} requests per second {of}");
+        }
+    }
+    match list(&limit["overrides"]).len() {
+        0 => text,
+        count => format!("{text}, {count} overrides"),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::journey::shown_endpoint;
 use super::party::Client;
 use super::{Asked, ENDPOINTS_SHOWN_MAX};
-use crate::diagnostics::shown::resource;
+use crate::diagnostics::shown::{protocol, rate_limit, resource};
 use crate::world::World;
 use crate::world::pod::Pod;
 use leno_model::name::Resource;
@@ -102,7 +102,7 @@ fn at_one<'w>(
     let endpoints = vec![endpoint.clone()];
     let (Some(pod), Some(policy), None) = (pod, policy, unenforced) else {
         let value = json!({"verdict": "unenforced", "reason": unenforced, "server": null,
-            "protocol": null, "rule": null, "route": null, "other_rules": []});
+            "protocol": null, "rule": null, "route": null, "other_rules": [], "rate_limit": null});
         return Decision { allowed: true, enforced: None, address, value, endpoints };
     };
     let (allowed, value) = decided(&policy, client, address, asked);
@@ -141,6 +141,7 @@ fn decided(
         "rule": rule.map(|rule| resource(&rule.resource)),
         "route": taken.map(|route| resource(&route.resource)),
         "other_rules": others,
+        "rate_limit": policy.rate_limit.as_deref().filter(|_| asked.is_some()).map(rate_limit),
     });
     (allowed, value)
 }
@@ -168,17 +169,6 @@ fn reason(verdict: &str, policy: &InboundPolicy, is_request: bool) -> String {
             format!("no rule of {by} admits the client; rules of its routes admit requests only")
         }
         _ => format!("no rule of {by} admits the client"),
-    }
-}
-
-fn protocol(protocol: InboundProtocol) -> &'static str {
-    match protocol {
-        InboundProtocol::Detect { .. } => "detect",
-        InboundProtocol::Opaque => "opaque",
-        InboundProtocol::Tls => "tls",
-        InboundProtocol::Http1 => "http/1",
-        InboundProtocol::Http2 => "http/2",
-        InboundProtocol::Grpc => "grpc",
     }
 }
 

@@ -205,7 +205,10 @@ fn port_of(service: &Service, port: Option<&str>) -> Result<u16, Refused> {
 }
 
 /// The pods of `NAMESPACE/KIND/NAME`.
-fn pods<'w>(world: &'w World, text: &str) -> Result<Vec<&'w Arc<Pod>>, Refused> {
+pub(in crate::diagnostics) fn pods<'w>(
+    world: &'w World,
+    text: &str,
+) -> Result<Vec<&'w Arc<Pod>>, Refused> {
     let [namespace, kind, name] = text.split('/').collect::<Vec<_>>()[..] else {
         return Err(USAGE);
     };

@@ -307,3 +307,31 @@ fn ten_thousand_pods_are_answered_within_a_second() {
     assert_eq!(found["verdicts"][0]["endpoints"].as_array().map(Vec::len), Some(20));
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
+
+#[test]
+fn who_may_reach_a_workload() {
+    let pods = pods();
+    let limit = "
+apiVersion: policy.leno.dev/v1alpha1
+kind: HTTPLocalRateLimitPolicy
+metadata: {name: slow, namespace: shop}
+spec: {targetRef: {group: policy.leno.dev, kind: Server, name: web}, total: {requestsPerSecond: 9}}
+";
+    let world = world(&[APPLICATION, &pods, SERVER, limit]);
+    let found = match answer(&world, "/diagnostics/authz", "of=shop/deployment/web") {
+        Some(Ok(value)) => value,
+        other => panic!("{other:?}"),
+    };
+    let at = |pointer: &str| found.pointer(pointer).cloned().unwrap_or_default();
+    assert_eq!(at("/pods"), 2, "{found:#}");
+    assert_eq!(at("/ports/0/port"), 8080);
+    assert_eq!(at("/ports/0/server/name"), "web");
+    assert_eq!(at("/ports/0/rules/0/rule/name"), "web-from-b");
+    assert_eq!(at("/ports/0/rules/0/clients"), "spiffe://cluster.local/ns/shop/sa/b");
+    assert_eq!(at("/ports/0/rules/0/networks"), Value::Null);
+    assert_eq!(at("/ports/0/rules/1"), Value::Null);
+    assert_eq!(at("/ports/0/rate_limit/total"), 9);
+    assert_eq!(at("/ports/1"), Value::Null);
+    assert_eq!(at("/other_ports/server/name"), "deny");
+    assert_eq!(at("/other_ports/rules"), Value::Array(Vec::new()));
+}

@@ -42,6 +42,7 @@ pub(super) fn strip(object: Object) -> Object {
         Object::MeshTlsAuthentication(one) => Object::MeshTlsAuthentication(policy(one)),
         Object::NetworkAuthentication(one) => Object::NetworkAuthentication(policy(one)),
         Object::ServerAuthorization(one) => Object::ServerAuthorization(policy(one)),
+        Object::HttpLocalRateLimitPolicy(one) => Object::HttpLocalRateLimitPolicy(policy(one)),
         Object::LinkerdServer(one) => Object::LinkerdServer(policy(one)),
         Object::LinkerdAuthorizationPolicy(one) => Object::LinkerdAuthorizationPolicy(policy(one)),
         Object::LinkerdMeshTlsAuthentication(one) => {
@@ -51,6 +52,9 @@ pub(super) fn strip(object: Object) -> Object {
             Object::LinkerdNetworkAuthentication(policy(one))
         }
         Object::LinkerdServerAuthorization(one) => Object::LinkerdServerAuthorization(policy(one)),
+        Object::LinkerdHttpLocalRateLimitPolicy(one) => {
+            Object::LinkerdHttpLocalRateLimitPolicy(policy(one))
+        }
         // No more was read than is kept, or a kind of the directory source alone; see `WATCHED`.
         other => other,
     }

@@ -30,6 +30,10 @@ impl Pod {
         self.port_named(name)
     }
 
+    pub fn ports_with_names(&self) -> impl Iterator<Item = u16> {
+        self.named_ports.iter().map(|(_, port)| *port)
+    }
+
     #[must_use]
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use leno_model::limit::AUTHORIZATIONS_MAX;
 use leno_model::name::Resource;
 use leno_model::policy::{
-    Authorization, DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute,
+    Authorization, DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute, RateLimit,
 };
 use leno_model::workload::Labels;
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ pub(super) struct Server {
     pub(super) routes: Vec<InboundRoute>,
     /// A route is attached to it, so that it serves only requests that a route takes.
     pub(super) has_routes: bool,
+    pub(super) rate_limit: Option<Box<RateLimit>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +100,7 @@ fn read_one(object: &Sourced<Policy<ServerSpec>>, report: &mut Report) -> Option
         rules: Vec::new(),
         routes: Vec::new(),
         has_routes: false,
+        rate_limit: None,
     })
 }
 
@@ -197,6 +199,7 @@ impl Server {
             rejects_unrouted: self.has_routes,
             server: self.resource(),
             labels: Labels::default(),
+            rate_limit: self.rate_limit.clone(),
         }
     }
 }

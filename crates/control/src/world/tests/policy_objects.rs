@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 /// - `policy NAME KIND/TARGET REF…`, where a reference is `mtls/NAME`, `net/NAME` or `sa/NAME`.
 /// - `mtls NAME IDENTITY…`, with `sa:NAMESPACE/NAME` and `ns:NAME`; `net NAME RANGE[!HOLE]…`.
 /// - `old NAME SERVER CLIENT…`: a ServerAuthorization for `all`, `tls`, `id:NAME`, `sa:NAME` or `from:RANGE`.
+/// - `rate NAME TARGET [total=N] [identity=N] [NAMESPACE/ACCOUNT=N]…`: an HTTPLocalRateLimitPolicy.
 /// - `route NAME SERVER METHOD:PATH…` and `grpc NAME SERVER SERVICE/METHOD…`.
 ///
 /// `linkerd:` before a line makes the object one of Linkerd's group.
@@ -67,6 +68,7 @@ fn object(group: &str, age: usize, words: &[&str]) -> Value {
         "net" => {
             with("NetworkAuthentication", "v1alpha1", json!({"networks": networks(&words[2..])}))
         }
+        "rate" => with("HTTPLocalRateLimitPolicy", "v1alpha1", rate(group, &words[2..])),
         "old" => with("ServerAuthorization", "v1beta1", old(&words[2..])),
         "route" | "grpc" => route(group, metadata, words),
         other => panic!("{other}?"),
@@ -110,6 +112,26 @@ fn policy(group: &str, words: &[&str]) -> Value {
     });
     let refs: Vec<Value> = refs.collect();
     json!({"targetRef": {"group": of, "kind": kind, "name": name}, "requiredAuthenticationRefs": refs})
+}
+
+fn rate(group: &str, words: &[&str]) -> Value {
+    let mut spec = json!({"targetRef": {"group": group, "kind": "Server", "name": words[0]}});
+    let mut overrides = Vec::new();
+    for word in &words[1..] {
+        let (name, rate) = word.split_once('=').unwrap();
+        let rate: i64 = rate.parse().unwrap();
+        match name.split_once('/') {
+            None => spec[name] = json!({"requestsPerSecond": rate}),
+            Some((namespace, account)) => overrides.push(json!({
+                "requestsPerSecond": rate,
+                "clientRefs": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+            })),
+        }
+    }
+    if !overrides.is_empty() {
+        spec["overrides"] = json!(overrides);
+    }
+    spec
 }
 
 fn mesh_tls(words: &[&str]) -> Value {
