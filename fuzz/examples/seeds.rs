@@ -54,7 +54,16 @@ fn snapshot(seed: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>) -> std::io
     writer.endpoints("a", &leno_model::workload::EndpointSet::default());
     let authorizations = DefaultPolicy::AllAuthenticated.authorizations();
     let protocol = InboundProtocol::Opaque;
-    writer.inbound(80, &InboundPolicy { protocol, authorizations, routes: Vec::new(), server: name, labels: Default::default() });
+    let policy = InboundPolicy {
+        protocol,
+        authorizations,
+        routes: Vec::new(),
+        rejects_unrouted: false,
+        server: name,
+        labels: Default::default(),
+        rate_limit: None,
+    };
+    writer.inbound(80, &policy);
     writer.certified(&Certified { key: vec![1], leaf: vec![2], intermediates: vec![vec![3]] });
     let (bytes, _) = writer.finish();
     seed("snapshot", "one of each", &bytes[..bytes.len() - 9])
