@@ -168,7 +168,7 @@ fn check_rules(mesh: &Mesh) {
 #[test]
 fn alerts_fire_when_they_should() {
     let node = leno_tests::namespace::Namespace::create("rules").expect("a namespace");
-    let tests = chart().join("alerts/rules_test.yaml");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("process/alerts.yaml");
     let output = Program::new("promtool")
         .args(["test".as_ref(), "rules".as_ref(), tests.as_os_str()])
         .output(&node, LIMIT);

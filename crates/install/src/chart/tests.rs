@@ -36,7 +36,7 @@ fn names(objects: &[Object]) -> Vec<String> {
 fn every_file_of_the_chart_is_embedded() {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/leno");
     let mut found = BTreeSet::new();
-    for folder in ["", "templates", "dashboards"] {
+    for folder in ["", "templates", "dashboards", "alerts"] {
         for entry in std::fs::read_dir(chart.join(folder)).unwrap() {
             let entry = entry.unwrap();
             if entry.file_type().unwrap().is_file() {
