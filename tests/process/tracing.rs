@@ -197,7 +197,7 @@ fn service(mesh: &Mesh, name: &str) -> SocketAddr {
 
 /// The spans of a trace from its first to its last, when so many have come.
 fn row(received: impl Fn() -> Vec<Span>, count: usize) -> Vec<Span> {
-    let spans = wait::until(&format!("{count} spans"), wait::LIMIT, || {
+    let spans = wait::until(&format!("{count} spans"), 3 * wait::LIMIT, || {
         Some(received()).filter(|spans| spans.len() >= count)
     });
     assert_eq!(spans.len(), count, "{spans:#?}");
