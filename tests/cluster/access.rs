@@ -10,7 +10,7 @@ const ACCOUNT: &str = "--as=system:serviceaccount:leno:leno-control";
 const NOBODY: &str = "--as=system:serviceaccount:default:leno-test-nobody";
 /// What may be done to what in every namespace; behind `=` is the name of the only object. As deploy/leno/templates/rbac.yaml has it:
 /// a right that is added there is added here, and somebody has thought about it twice.
-const EVERYWHERE: [&str; 32] = [
+const EVERYWHERE: [&str; 35] = [
     "authorizationpolicies.policy.leno.dev: get list watch",
     "authorizationpolicies.policy.linkerd.io: get list watch",
     "authorizationpolicies/status.policy.leno.dev: patch",
@@ -21,6 +21,9 @@ const EVERYWHERE: [&str; 32] = [
     "faults.leno.dev: get list watch",
     "grpcroutes.gateway.networking.k8s.io: get list watch",
     "grpcroutes/status.gateway.networking.k8s.io: patch",
+    "httplocalratelimitpolicies.policy.leno.dev: get list watch",
+    "httplocalratelimitpolicies.policy.linkerd.io: get list watch",
+    "httplocalratelimitpolicies/status.policy.leno.dev: patch",
     "httproutes.gateway.networking.k8s.io: get list watch",
     "httproutes.policy.linkerd.io: get list watch",
     "httproutes/status.gateway.networking.k8s.io: patch",
