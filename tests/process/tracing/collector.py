@@ -12,7 +12,8 @@ def export(message, _context):
     return b""
 
 
-server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
+# One thread, because `print` writes its words one by one: the lines of two threads would mix.
+server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
 methods = {"Export": grpc.unary_unary_rpc_method_handler(export)}
 service = "opentelemetry.proto.collector.trace.v1.TraceService"
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
