@@ -3,6 +3,7 @@
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod load;
+mod on_cluster;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod search;

@@ -1,5 +1,6 @@
 //! `leno bench run`: a scenario from its file to its report.
 
+use super::on_cluster::BenchCluster;
 use clap::Args as ClapArgs;
 use leno_bench::cluster;
 use leno_bench::run::{self, Request};
@@ -39,47 +40,25 @@ pub(crate) struct Run {
 
 /// Where on a cluster, and with what.
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Cluster")]
 pub(crate) struct OnCluster {
-    /// Run on a cluster: the one of this kubeconfig
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Run on a cluster: the one of this context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// Image of generator and application [default: localhost/leno-bench:VERSION]
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
-    /// Nodes for load generators [default: one node of their own, if there are two]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) generator_nodes: Vec<String>,
-    /// Nodes for servers [default: all others]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) server_nodes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) flags: BenchCluster,
     /// Keep the namespaces
-    #[arg(long)]
+    #[arg(long, help_heading = "Cluster")]
     pub(crate) keep: bool,
 }
 
 impl OnCluster {
     /// Nothing where no cluster is meant.
     fn request(self) -> anyhow::Result<Option<cluster::Request>> {
-        if self.kubeconfig.is_none() && self.context.is_none() {
-            let nodes = !self.generator_nodes.is_empty() || !self.server_nodes.is_empty();
-            anyhow::ensure!(
-                self.image.is_none() && !nodes && !self.keep,
-                "--image, --generator-nodes, --server-nodes and --keep need --kubeconfig or --context"
-            );
-            return Ok(None);
+        if self.flags.is_cluster() {
+            return Ok(Some(self.flags.request(self.keep)));
         }
-        Ok(Some(cluster::Request {
-            kubeconfig: self.kubeconfig,
-            context: self.context,
-            image: self.image,
-            generator_nodes: self.generator_nodes,
-            server_nodes: self.server_nodes,
-            keep: self.keep,
-        }))
+        anyhow::ensure!(
+            !self.flags.are_details_given() && !self.keep,
+            "--image, --generator-nodes, --server-nodes and --keep need --kubeconfig or --context"
+        );
+        Ok(None)
     }
 }
 
