@@ -11,6 +11,7 @@ mod explain;
 mod help;
 pub(crate) mod home;
 mod install;
+mod question;
 mod tap;
 mod traffic;
 mod version;

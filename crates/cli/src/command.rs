@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Top(top) => top::run(&Home::find(given, &top.tap.cluster)?, &top)?,
         Verb::Tap(tap) => tap::run(&Home::find(given, &tap.cluster)?, &tap)?,
         Verb::Describe(wanted) => {
-            describe::run(&Home::find(given, &wanted.cluster)?, &wanted)?;
+            describe::run(&Home::find(given, &wanted.flags.cluster)?, &wanted)?;
         }
         Verb::Exec(exec) => return exec::run(&machine(given), &exec),
         Verb::Inject(inject) => return inject::inject(&inject),

@@ -1,7 +1,6 @@
 //! Flags of `leno explain`.
 
-use super::Format;
-use super::home::ClusterFlags;
+use super::question::QuestionFlags;
 use clap::Args as ClapArgs;
 
 #[derive(Debug, ClapArgs)]
@@ -18,12 +17,6 @@ pub(crate) struct Explain {
     /// A header of the request, for routes that match headers; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
-    /// Namespace of names without one [default: in a cluster the namespace of the context, on one machine `default`]
-    #[arg(short = 'n', long, value_name = "NAME")]
-    pub(crate) namespace: Option<String>,
-    /// Output format
-    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
-    pub(crate) output: Format,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
+    pub(crate) flags: QuestionFlags,
 }

@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::path::Path;
 
 pub(super) fn run(state_dir: Option<&Path>, wanted: &Authz) -> anyhow::Result<()> {
-    let home = Home::find(state_dir, &wanted.cluster)?;
-    let namespace = wanted.namespace.as_deref().unwrap_or_else(|| home.namespace());
+    let home = Home::find(state_dir, &wanted.flags.cluster)?;
+    let namespace = wanted.flags.namespace.as_deref().unwrap_or_else(|| home.namespace());
     let named = workload(&wanted.workload, namespace)?;
     let answer = ask(&home, &format!("/diagnostics/authz?of={}", encoded(&named)))?;
-    let text = output::structured(wanted.output, &answer)?;
+    let text = output::structured(wanted.flags.output, &answer)?;
     output::print(&text.unwrap_or_else(|| table(&answer)))?;
     if answer["meshed"] != Value::Bool(true) {
         eprintln!("leno: the pod has no proxy, so these rules are not enforced");

@@ -16,7 +16,7 @@ const ROUTE: [&str; 6] = ["route", "routes", "httproute", "httproutes", "grpcrou
 
 pub(super) fn run(home: &Home, wanted: &Describe) -> anyhow::Result<()> {
     let (kind, name) = object(&wanted.target)?;
-    let namespace = wanted.namespace.clone().unwrap_or_else(|| home.namespace().to_owned());
+    let namespace = wanted.flags.namespace.clone().unwrap_or_else(|| home.namespace().to_owned());
     let (kind, namespace, name) = match kind {
         "service" | "route" => (kind, namespace, name),
         kind => {
@@ -29,7 +29,7 @@ pub(super) fn run(home: &Home, wanted: &Describe) -> anyhow::Result<()> {
     let (namespace, name) = (encoded(&namespace), encoded(&name));
     let path = format!("/diagnostics/describe?kind={kind}&namespace={namespace}&name={name}");
     let answer = ask(home, &path)?;
-    let shown = match wanted.output {
+    let shown = match wanted.flags.output {
         format @ (Format::Json | Format::Yaml) => output::structured(format, &answer)?,
         _ => None,
     };

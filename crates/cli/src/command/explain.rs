@@ -48,12 +48,12 @@ fn answered(state_dir: Option<&Path>, wanted: &Explain) -> anyhow::Result<bool> 
     }
     let sides = wanted.from.as_deref().zip(wanted.to.as_deref());
     let question = Question::read(&wanted.question, sides)?;
-    let home = Home::find(state_dir, &wanted.cluster)?;
-    let namespace = wanted.namespace.as_deref().unwrap_or_else(|| home.namespace());
+    let home = Home::find(state_dir, &wanted.flags.cluster)?;
+    let namespace = wanted.flags.namespace.as_deref().unwrap_or_else(|| home.namespace());
     let answer = ask(&home, &path(&question, namespace, &wanted.headers)?)?;
     // A tree has no rows.
-    let text = match wanted.output {
-        Format::Json | Format::Yaml => output::structured(wanted.output, &answer)?,
+    let text = match wanted.flags.output {
+        Format::Json | Format::Yaml => output::structured(wanted.flags.output, &answer)?,
         Format::Table | Format::Wide | Format::Name => None,
     };
     output::print(&text.unwrap_or_else(|| text::of(&answer)))?;

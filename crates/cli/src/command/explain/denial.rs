@@ -20,7 +20,7 @@ pub(super) fn answered(
     wanted: &Explain,
     id: &DenialId,
 ) -> anyhow::Result<bool> {
-    let home = Home::find(state_dir, &wanted.cluster)?;
+    let home = Home::find(state_dir, &wanted.flags.cluster)?;
     let scope = Scope { all_namespaces: true, ..Scope::default() };
     let mut members = home.members(&scope)?;
     members.retain(|member| id.is_of(&member.namespace, &member.name));
@@ -35,8 +35,8 @@ pub(super) fn answered(
         "denial": denial,
         "now": now.as_ref().ok(),
     });
-    let text = match wanted.output {
-        Format::Json | Format::Yaml => output::structured(wanted.output, &answer)?,
+    let text = match wanted.flags.output {
+        Format::Json | Format::Yaml => output::structured(wanted.flags.output, &answer)?,
         Format::Table | Format::Wide | Format::Name => None,
     };
     let then = match &now {
