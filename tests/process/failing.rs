@@ -1,11 +1,12 @@
 //! Endpoints that fail or stall, among others that do not. Servers count what reaches them; nothing is retried.
 
+use leno_tests::listen;
 use leno_tests::load::{self, Connections};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::wait;
 use serde_json::json;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -37,15 +38,7 @@ impl Server {
     fn start(mesh: &Mesh, pod: &str) -> Self {
         let server = Self::default();
         let listening = server.clone();
-        mesh.pod(pod).namespace.run(move || {
-            let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).expect("free");
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let server = listening.clone();
-                    std::thread::spawn(move || server.serve(stream));
-                }
-            });
-        });
+        listen::accept(&mesh.pod(pod).namespace, PORT, move |stream| listening.serve(stream));
         server
     }
 

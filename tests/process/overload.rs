@@ -1,12 +1,12 @@
 //! More requests than an application, or its Service, can have: the proxy answers the others at once.
 
-use leno_tests::load;
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::namespace::Namespace;
 use leno_tests::wait;
+use leno_tests::{listen, load};
 use serde_json::json;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,15 +36,7 @@ impl Server {
             stalls: Arc::new(AtomicBool::new(stalls)),
         };
         let listening = server.clone();
-        pod.run(move || {
-            let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).expect("free");
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let server = listening.clone();
-                    std::thread::spawn(move || server.serve(stream));
-                }
-            });
-        });
+        listen::accept(pod, PORT, move |stream| listening.serve(stream));
         server
     }
 
@@ -249,16 +241,9 @@ fn a_service_limits_what_one_client_has_under_way() {
 
 /// Connections that are forwarded as bytes.
 fn connections(mesh: &Mesh) {
-    mesh.pod("server").namespace.run(|| {
-        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, BYTES_PORT)).expect("free");
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                std::thread::spawn(move || {
-                    let mut byte = [0];
-                    while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
-                });
-            }
-        });
+    listen::accept(&mesh.pod("server").namespace, BYTES_PORT, |mut stream| {
+        let mut byte = [0];
+        while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
     });
     let address = SocketAddr::from((mesh.service("server").addresses.v4, BYTES_PORT));
     let client = &mesh.pod("client").namespace;

@@ -9,6 +9,7 @@
 //! - [`script`], [`exchange`]: HTTP/1 and TCP as byte scripts on both sides, and what each side saw.
 //! - [`events`]: the same comparison for what is not a byte script (HTTP/2, gRPC).
 //! - [`compare`]: direct beside meshed, and the short list of differences that are allowed.
+//! - [`listen`]: a server that serves each connection on a thread of its own.
 //! - [`load`]: steady GETs, each counted.
 //! - [`admin`]: a proxy's admin address: readiness and metrics.
 //! - [`authority`], [`sniff`], [`proc`]: certificates, captured packets, memory.
@@ -24,6 +25,7 @@ pub mod binaries;
 pub mod compare;
 pub mod events;
 pub mod exchange;
+pub mod listen;
 pub mod load;
 pub mod manifest;
 pub mod mesh;

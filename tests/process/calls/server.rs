@@ -1,10 +1,11 @@
 //! HTTP/1 servers that do what the path asks for, and count.
 
 use super::PORT;
+use leno_tests::listen;
 use leno_tests::mesh::Mesh;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,15 +22,8 @@ impl Server {
         let server = Self::default();
         for pod in pods {
             let server = server.clone();
-            mesh.pod(pod).namespace.run(|| {
-                let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).expect("free");
-                std::thread::spawn(move || {
-                    for stream in listener.incoming().flatten() {
-                        let server = server.clone();
-                        std::thread::spawn(move || server.serve(stream));
-                    }
-                })
-            });
+            let namespace = &mesh.pod(pod).namespace;
+            listen::accept(namespace, PORT, move |stream| server.serve(stream));
         }
         server
     }
