@@ -1,5 +1,6 @@
 //! What keeps requests from endpoints that fail, and from Services that have enough of them.
 
+use crate::doubling::doubled;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -112,8 +113,7 @@ impl Penalty {
     /// The penalty after so many failed probes; `random` is from 0 to 1.
     #[must_use]
     pub fn after(&self, failed_probes: u32, random: f64) -> Duration {
-        let factor = 1_u32.checked_shl(failed_probes.min(30)).unwrap_or(u32::MAX);
-        let base = self.min.saturating_mul(factor).min(self.max);
+        let base = doubled(self.min, failed_probes, self.max);
         let jitter = (self.jitter_ratio * random).clamp(0.0, JITTER_RATIO_MAX);
         base.saturating_add(base.mul_f64(jitter)).min(PENALTY_LIMIT)
     }

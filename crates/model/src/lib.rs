@@ -15,6 +15,7 @@
 
 pub mod breaker;
 pub mod cors;
+mod doubling;
 pub mod fault;
 pub mod limit;
 pub mod name;

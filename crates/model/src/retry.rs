@@ -1,5 +1,6 @@
 //! When a rule lets a request be sent again, and how long after.
 
+use crate::doubling::doubled;
 use std::time::Duration;
 
 /// Retries of one request that a rule may ask for. Gateway API has no limit; a larger number is a mistake.
@@ -76,9 +77,8 @@ impl Retry {
     /// How long to wait before retry number `number` (from 0), with full jitter; `random` is from 0 to 1.
     #[must_use]
     pub fn delay(&self, number: u8, random: f64) -> Duration {
-        let growth = 1_u32.checked_shl(u32::from(number)).unwrap_or(u32::MAX);
-        let most = self.backoff.saturating_mul(growth.clamp(1, BACKOFF_GROWTH_MAX));
-        most.mul_f64(random.clamp(0.0, 1.0))
+        let longest = self.backoff.saturating_mul(BACKOFF_GROWTH_MAX);
+        doubled(self.backoff, u32::from(number), longest).mul_f64(random.clamp(0.0, 1.0))
     }
 }
 
