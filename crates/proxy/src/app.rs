@@ -84,7 +84,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
 
     let shared = Arc::new(Shared::limited(config.concurrency_limit));
     let admin_address = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.admin_port);
-    let taps = Arc::new(Taps::default());
+    let taps = Arc::new(Taps::counted(registry.counter("tap_dropped_total", "")));
     let state = admin::State {
         ready: is_ready,
         taps: taps.clone(),

@@ -86,6 +86,11 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
     ),
     ("outbound_tcp_errors_total", "counter", "Outbound connections that ended with an error."),
     (
+        "tap_dropped_total",
+        "counter",
+        "Requests that a tap wanted and that were dropped: over its rate, or its connection was slow.",
+    ),
+    (
         "tcp_detect_timeouts_total",
         "counter",
         "Connections whose client sent no bytes before the protocol detection timeout.",

@@ -38,6 +38,8 @@ pub struct Taps {
     /// How many of them want headers.
     with_headers: AtomicUsize,
     list: Mutex<List>,
+    /// Requests that taps wanted and did not get, for as long as the process runs.
+    dropped: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,12 @@ struct Tap {
 }
 
 impl Taps {
+    /// Taps that count here what they drop.
+    #[must_use]
+    pub fn counted(dropped: Arc<AtomicU64>) -> Self {
+        Self { dropped, ..Self::default() }
+    }
+
     /// Whether somebody taps.
     #[must_use]
     pub fn are_open(&self) -> bool {
@@ -93,6 +101,7 @@ impl Taps {
             }
             if !tap.has_room(now) {
                 tap.dropped.fetch_add(1, Ordering::Relaxed);
+                self.dropped.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
             let line = match tap.wanted.headers.as_slice() {
@@ -101,6 +110,7 @@ impl Taps {
             };
             if tap.queue.try_send(line).is_err() {
                 tap.dropped.fetch_add(1, Ordering::Relaxed);
+                self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

@@ -191,6 +191,7 @@ fn what_is_counted_by_words() {
         "outbound_http_route_retry_overflow_total",
         "outbound_http_route_retry_requests_total",
         "outbound_http_route_retry_successes_total",
+        "tap_dropped_total",
         "trace_spans_dropped_total",
         "trace_spans_exported_total",
     ]

@@ -76,7 +76,8 @@ fn queries_that_are_refused() {
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_tap_is_bounded_and_says_what_it_dropped() {
-    let taps = Arc::new(Taps::default());
+    let dropped = Arc::new(AtomicU64::new(0));
+    let taps = Arc::new(Taps::counted(dropped.clone()));
     assert!(!taps.are_open());
     let mut stream = taps.open(Wanted::parse("max-rate=3").unwrap()).unwrap();
     assert!(taps.are_open());
@@ -90,6 +91,7 @@ async fn a_tap_is_bounded_and_says_what_it_dropped() {
     }
     lines.sort_by_key(String::len);
     assert_eq!(lines[0], "{\"dropped\":7}\n");
+    assert_eq!(dropped.load(Ordering::Relaxed), 7, "the metric outlives the tap");
     let line: serde_json::Value = serde_json::from_str(&lines[1]).unwrap();
     assert_eq!(line["path"], "/a", "no query");
     assert_eq!((&line["service"], &line["target.pod"]), (&"shop/api".into(), &"api-1".into()));
