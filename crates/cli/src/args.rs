@@ -21,7 +21,7 @@ pub(crate) use check::{Check, Findings};
 pub(crate) use color::Color;
 pub(crate) use dashboard::Dashboard;
 pub(crate) use describe::Describe;
-pub(crate) use explain::Explain;
+pub(crate) use explain::{Explain, without_arrows};
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use tap::{Filters, Tap, TapFormat, Top};

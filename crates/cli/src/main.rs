@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         }
     };
     spoken.left_out.iter().for_each(|word| eprintln!("leno: {word}"));
-    let matches = args::command().try_get_matches_from(spoken.words);
+    let matches = args::command().try_get_matches_from(args::without_arrows(spoken.words));
     let args = match matches.and_then(|matches| args::Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         // Of `leno bench`, 2 says that a measurement is invalid.

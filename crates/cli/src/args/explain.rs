@@ -2,6 +2,7 @@
 
 use super::question::QuestionFlags;
 use clap::Args as ClapArgs;
+use std::ffi::OsString;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Explain {
@@ -19,4 +20,35 @@ pub(crate) struct Explain {
     pub(crate) headers: Vec<String>,
     #[command(flatten)]
     pub(crate) flags: QuestionFlags,
+}
+
+/// The line with `to` in the place of the word `->` after `explain`. As it is, the word looks like flags, and a question that takes
+/// words with hyphens would also take the flags behind it.
+pub(crate) fn without_arrows(words: Vec<OsString>) -> Vec<OsString> {
+    let (mut is_question, mut is_over) = (false, false);
+    let word = |word: OsString| {
+        is_over |= word == "--";
+        is_question |= word == "explain" && !is_over;
+        if is_question && !is_over && word == "->" { "to".into() } else { word }
+    };
+    words.into_iter().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_arrow_is_a_word_of_a_question() {
+        let check = |line: &str, expected: &str| {
+            let words = line.split(' ').map(Into::into).collect();
+            let read: Vec<_> = super::without_arrows(words);
+            let read: Vec<_> = read.iter().map(|word| word.to_string_lossy()).collect();
+            assert_eq!(read.join(" "), expected);
+            assert!(crate::args::command().try_get_matches_from(expected.split(' ')).is_ok());
+        };
+        let expected = "leno explain deploy/a to svc/b:80 GET / -n shop";
+        check("leno explain deploy/a -> svc/b:80 GET / -n shop", expected);
+        check(expected, expected);
+        let other = "leno exec web -- explain a -> b";
+        check(other, other);
+    }
 }
