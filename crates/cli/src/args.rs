@@ -64,8 +64,8 @@ pub(crate) enum Verb {
     Down,
     /// List pods, their addresses, identities and proxies
     Ps(Box<Shown>),
-    /// Show what happened to the mesh of this machine: problems of objects, refused edits, restarts; the newest is last
-    Events(Events),
+    /// Show what happened to the mesh: problems of objects, refused edits, restarts, rollouts; the newest is last
+    Events(Box<Events>),
     /// Say what is wrong with manifests, as `leno up` and its control plane would, without starting anything
     Validate(Validate),
     /// Show traffic: requests, success, latency, TCP
@@ -191,12 +191,17 @@ pub(crate) struct Exec {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Events {
-    /// Only events of this namespace
+    /// Events of this namespace [default: in a cluster the namespace of the context, on one machine all]
     #[arg(short = 'n', long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// How to print
+    /// Events of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t)]
     pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) cluster: home::ClusterFlags,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -314,6 +319,7 @@ mod tests {
             "leno check --proxy -n shop -o short --wait 2m",
             "leno check --machine",
             "leno events -n shop -o json",
+            "leno events -A --context prod",
             "leno logs up -f",
             "leno validate -f a.yaml b/ - --strict -o json",
             "leno inject -",

@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("leno is down");
         }
         Verb::Ps(shown) => pods::run(&Home::find(given, &shown.cluster)?, &shown)?,
-        Verb::Events(events) => events::run(&machine(given), &events)?,
+        Verb::Events(events) => events::run(&Home::find(given, &events.cluster)?, &events)?,
         Verb::Validate(validate) => return validate::run(&validate),
         Verb::Stat(stat) => {
             let home = Home::find(given, &stat.shown.cluster)?;

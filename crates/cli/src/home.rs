@@ -4,6 +4,7 @@
 //! where they come from. [`choose`] decides which home is meant; pure.
 
 mod cluster;
+mod events;
 pub(crate) mod machine;
 mod selector;
 mod tap;
@@ -13,6 +14,7 @@ use anyhow::bail;
 use leno_kube::cluster::Page;
 use leno_up::figures::Said;
 use leno_up::figures::reading::Reading;
+use leno_up::journal::Event;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -164,6 +166,14 @@ impl Home {
     pub(crate) fn readings(&self, members: &[Member]) -> anyhow::Result<Vec<Reading>> {
         let said = self.said(members)?;
         Ok(said.into_iter().map(|(said, at)| Reading::new(said, at)).collect())
+    }
+
+    /// What happened to the mesh, the newest last.
+    pub(crate) fn events(&self, scope: &Scope) -> anyhow::Result<Vec<Event>> {
+        match self {
+            Self::Machine(state) => machine::events(state, scope),
+            Self::Cluster(cluster) => cluster.events(scope),
+        }
     }
 
     /// The answer of the control plane's operator page.

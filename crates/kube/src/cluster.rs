@@ -1,4 +1,4 @@
-//! The operator's view of a cluster: list pods, ask a pod over HTTP through the API server's port-forward, read its log.
+//! The operator's view of a cluster: list pods and events, ask a pod over HTTP through the API server's port-forward, read its log.
 //!
 //! Nothing in the cluster is exposed for this: what `kubectl port-forward` and `kubectl logs` need is all that is needed. Every
 //! error says which verb on which resource was refused ([`crate::refused`]).
@@ -12,11 +12,14 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams, LogParams, PostParams};
 use kube::config::KubeConfigOptions;
-use kube::{Client, Config};
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Config, Resource};
 use leno_runtime::tasks;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -56,7 +59,7 @@ pub struct Cluster {
     namespace: String,
 }
 
-impl std::fmt::Debug for Cluster {
+impl Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster").field("server", &self.server).finish_non_exhaustive()
     }
@@ -144,22 +147,53 @@ impl Cluster {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<Pod>, Refused> {
-        let api: Api<Pod> = match namespace {
+        let mut pods = Vec::new();
+        self.list("pods", namespace, selector, |page| pods.extend(page)).await?;
+        Ok(pods)
+    }
+
+    /// Events of one namespace or all, of which `is_wanted`: a large cluster has many that nobody asked for.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub async fn events(
+        &self,
+        namespace: Option<&str>,
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> Result<Vec<Event>, Refused> {
+        let mut events = Vec::new();
+        let keep = |page: Vec<Event>| events.extend(page.into_iter().filter(&is_wanted));
+        self.list("events", namespace, None, keep).await?;
+        Ok(events)
+    }
+
+    /// Gives every page of a list to `page`.
+    async fn list<K>(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+        mut page: impl FnMut(Vec<K>),
+    ) -> Result<(), Refused>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let api: Api<K> = match namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
         };
-        let asked = Asked { verb: "list", resource: "pods", namespace, name: "" };
+        let asked = Asked { verb: "list", resource, namespace, name: "" };
         let mut wanted = ListParams::default().limit(PAGE_OBJECTS);
         wanted.label_selector = selector.map(str::to_owned);
-        let mut pods = Vec::new();
         loop {
             let answer = timeout(ANSWER_WAIT_MAX, api.list(&wanted)).await;
-            let page =
+            let list =
                 answer.map_err(|_| self.silent())?.map_err(|error| self.refused(&error, &asked))?;
-            pods.extend(page.items);
-            wanted.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            page(list.items);
+            wanted.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
             if wanted.continue_token.is_none() {
-                return Ok(pods);
+                return Ok(());
             }
         }
     }

@@ -36,7 +36,7 @@ const EXAMPLES: [(&str, &[&str]); 34] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
-    ("events", &["leno events", "leno events -n shop -o json"]),
+    ("events", &["leno events", "leno events -A", "leno events -n shop -o json"]),
     ("validate", &["leno validate -f manifests/", "leno validate -f - --strict -o json"]),
     ("stat", &["leno stat", "leno stat deploy -n shop -t 10s", "leno stat svc/web -o json"]),
     ("edges", &["leno edges", "leno edges -n shop -o json"]),

@@ -1,8 +1,9 @@
 //! `leno events`, and what is wrong now for other verbs.
 
+use crate::args::home::Scope;
 use crate::args::{Events, Format};
+use crate::home::Home;
 use crate::output;
-use anyhow::bail;
 use leno_up::journal::{Event, Standing};
 use leno_up::request::{Reply, Request, ask};
 use std::path::Path;
@@ -11,15 +12,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// More problems than this are counted and not printed.
 const PRINTED_MAX: usize = 10;
 
-pub(super) fn run(state: &Path, wanted: &Events) -> anyhow::Result<()> {
-    let mut events = match ask(state, &Request::Events)? {
-        Reply::Events(events) => events,
-        other => bail!("leno up answered {other:?}"),
+pub(super) fn run(home: &Home, wanted: &Events) -> anyhow::Result<()> {
+    let scope = Scope {
+        namespace: wanted.namespace.clone(),
+        all_namespaces: wanted.all_namespaces,
+        selector: None,
     };
-    let is_wanted = |event: &Event| {
-        wanted.namespace.as_ref().is_none_or(|namespace| event.namespace == *namespace)
-    };
-    events.retain(is_wanted);
+    let events = home.events(&scope)?;
     let text = match output::structured(wanted.output, &events)? {
         Some(text) => text,
         None if wanted.output == Format::Name => {
@@ -44,7 +43,8 @@ fn table(events: &[Event], now: u64) -> String {
             event.reason.clone(),
             if event.namespace.is_empty() { "-".to_owned() } else { event.namespace.clone() },
             event.object.clone(),
-            event.message.clone(),
+            // Messages of others may have several lines.
+            event.message.split_whitespace().collect::<Vec<_>>().join(" "),
         ]
     };
     output::whole_table(&headings, &events.iter().map(row).collect::<Vec<_>>())
@@ -85,7 +85,58 @@ pub(super) fn complain(state: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Verb;
+    use crate::command::fake::{ApiServer, OK, status};
     use leno_up::journal::Severity;
+    use serde_json::{Value, json};
+
+    /// `leno events` in a cluster whose API server has two meshed pods, and an event about each of them and about a pod without a proxy.
+    #[test]
+    fn a_cluster_shows_events_of_the_mesh() {
+        let pod = |namespace: &str, name: &str, container: &str| {
+            json!({"metadata": {"namespace": namespace, "name": name},
+                "spec": {"containers": [{"name": container}]}})
+        };
+        let event = |namespace: &str, name: &str, at: &str| {
+            json!({"metadata": {"namespace": namespace}, "type": "Warning", "reason": "BackOff",
+                "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name},
+                "lastTimestamp": at, "message": "again"})
+        };
+        let (early, late) = ("1970-01-01T00:00:10Z", "1970-01-01T00:00:20Z");
+        let proxy = "leno-proxy";
+        let pods = [pod("shop", "web", proxy), pod("data", "db", proxy), pod("shop", "batch", "c")];
+        let events =
+            [event("shop", "web", late), event("data", "db", early), event("shop", "batch", late)];
+        let of_shop = |all: &[Value]| -> Vec<Value> {
+            let is_of_shop = |one: &&Value| one["metadata"]["namespace"] == "shop";
+            all.iter().filter(is_of_shop).cloned().collect()
+        };
+        let api = ApiServer::new(move |path| match path.trim_end_matches(['?', '&']) {
+            "/api/v1/pods" => (OK, json!({ "items": pods })),
+            "/api/v1/events" => (OK, json!({ "items": events })),
+            "/api/v1/namespaces/shop/pods" => (OK, json!({"items": of_shop(&pods)})),
+            "/api/v1/namespaces/shop/events" => (OK, json!({"items": of_shop(&events)})),
+            _ => status(404, "NotFound", "not found"),
+        });
+        let events = |line: &str| {
+            let Verb::Events(wanted) = api.verb(line) else { panic!("{line}") };
+            let home = Home::find(None, &wanted.cluster).unwrap();
+            let scope = Scope {
+                namespace: wanted.namespace.clone(),
+                all_namespaces: wanted.all_namespaces,
+                selector: None,
+            };
+            let found = home.events(&scope).unwrap();
+            run(&home, &wanted).unwrap();
+            found.into_iter().map(|event| (event.object, event.last_seen)).collect::<Vec<_>>()
+        };
+        let (db, web) = (("Pod db".to_owned(), 10), ("Pod web".to_owned(), 20));
+        assert_eq!(events("leno events -A"), [db, web.clone()], "the newest is last");
+        assert_eq!(events("leno events -n shop -o json"), [web]);
+        let asked = api.asked();
+        let has = |path: &str| asked.iter().any(|one| one.trim_end_matches(['?', '&']) == path);
+        assert!(has("/api/v1/events") && has("/api/v1/namespaces/shop/events"), "{asked:?}");
+    }
 
     #[test]
     fn events_as_people_read_them() {

@@ -1,5 +1,6 @@
 //! A mesh in a cluster: what the API server answers, and pods through its port-forward.
 
+use super::events::{self, OfMesh};
 use super::tap::Shared;
 use super::{Member, Row, TapLine};
 use crate::args::home::{ClusterFlags, Scope};
@@ -11,6 +12,7 @@ use leno_kube::pod::{self, PROXY_ADMIN_PORT, PodRow};
 use leno_kube::refused::Refused;
 use leno_up::figures::Said;
 use leno_up::figures::reading::Reading;
+use leno_up::journal::Event;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -55,13 +57,25 @@ impl ClusterHome {
         self.cluster.namespace()
     }
 
-    fn pods(&self, scope: &Scope) -> anyhow::Result<Vec<Pod>> {
-        let namespace = match (&scope.namespace, scope.all_namespaces) {
+    /// The namespace of a scope; `None` for all.
+    fn within<'a>(&'a self, scope: &'a Scope) -> Option<&'a str> {
+        match (&scope.namespace, scope.all_namespaces) {
             (_, true) => None,
             (Some(named), _) => Some(named.as_str()),
             (None, false) => Some(self.namespace()),
-        };
-        Ok(self.runtime.block_on(self.cluster.pods(namespace, scope.selector.as_deref()))?)
+        }
+    }
+
+    fn pods(&self, scope: &Scope) -> anyhow::Result<Vec<Pod>> {
+        let listed = self.cluster.pods(self.within(scope), scope.selector.as_deref());
+        Ok(self.runtime.block_on(listed)?)
+    }
+
+    pub(super) fn events(&self, scope: &Scope) -> anyhow::Result<Vec<Event>> {
+        let members = self.members(scope)?;
+        let of_mesh = OfMesh::of(&members);
+        let listed = self.cluster.events(self.within(scope), |event| of_mesh.has(event));
+        Ok(events::shown(self.runtime.block_on(listed)?))
     }
 
     pub(super) fn members(&self, scope: &Scope) -> anyhow::Result<Vec<Member>> {

@@ -10,6 +10,7 @@ use leno_kube::pod::{PROXY, PROXY_ADMIN_PORT};
 use leno_runtime::http_client::Call;
 use leno_up::enter;
 use leno_up::figures::Said;
+use leno_up::journal::Event;
 use leno_up::request::{PodRow, Reply, Request, ask};
 use leno_up::state::Paths;
 use leno_up::world::Phase;
@@ -75,6 +76,18 @@ pub(crate) fn member(pod: PodRow) -> Member {
         identity: pod.identity,
         meshed,
     }
+}
+
+pub(super) fn events(state: &Path, scope: &Scope) -> anyhow::Result<Vec<Event>> {
+    let mut events = match ask(state, &Request::Events)? {
+        Reply::Events(events) => events,
+        other => bail!("leno up answered {other:?}"),
+    };
+    let is_wanted = |event: &Event| {
+        scope.namespace.as_ref().is_none_or(|namespace| event.namespace == *namespace)
+    };
+    events.retain(is_wanted);
+    Ok(events)
 }
 
 pub(super) fn said(state: &Path, members: &[Member]) -> anyhow::Result<Vec<(Said, Instant)>> {
