@@ -298,6 +298,13 @@ mod tests {
         };
         check("control.replicas=3", &[]);
         check("control.resources.limits.nvidia=1", &[]);
+        // Helm's --set takes a fraction for text.
+        check("alerts.successObjective=0.99", &[]);
+        check("alerts.successObjective=1", &["alerts.successObjective: 1 is greater than 0.99999"]);
+        check(
+            "alerts.successObjective=0.4",
+            &["alerts.successObjective: \"0.4\" is not of the form ^0[.][5-9][0-9]{0,4}$"],
+        );
         check("control.replicas=0", &["control.replicas: 0 is less than 1"]);
         check("control.replicas=many", &["control.replicas: \"many\" is not of type integer"]);
         check(

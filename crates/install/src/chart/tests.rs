@@ -246,6 +246,14 @@ fn what_is_installed() {
     check(&["alerts.enabled=true"], &["PrometheusRule/leno"], &[]);
 }
 
+#[test]
+fn the_objective_of_alerts_is_taken_from_the_command_line() {
+    let objects = render(&with(&["alerts.enabled=true,alerts.successObjective=0.95"]), "leno");
+    let objects = objects.unwrap();
+    let rule = objects.iter().find(|object| object.value["kind"] == "PrometheusRule").unwrap();
+    assert!(rule.value.to_string().contains("\"vector(0.95)\""), "{}", rule.value);
+}
+
 /// Only named peers reach the webhook and the metrics; without names everybody reaches the webhook, and nobody the metrics.
 #[test]
 fn a_network_policy_names_the_clients_of_the_control_plane() {
