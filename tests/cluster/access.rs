@@ -154,6 +154,41 @@ fn what_is_not_granted_is_refused() {
     check("*", "*", "", false);
 }
 
+/// RBAC lets it patch the webhook configuration; an admission policy says which fields.
+#[test]
+fn of_the_webhook_it_changes_what_it_trusts_alone() {
+    let model = "/webhooks/0";
+    let ca = json!({"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="});
+    let patch = |change: Value| {
+        let change = json!([change]).to_string();
+        let name = "leno-injector";
+        let words = ["patch", "mutatingwebhookconfiguration", name, "--type=json", "-p", &change];
+        kubectl::output(&[&words[..], &["--dry-run=server", ACCOUNT]].concat(), None)
+            .expect("kubectl")
+    };
+    let allowed = patch(ca);
+    assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+    for change in [
+        json!({"op": "replace", "path": format!("{model}/rules/0/resources"), "value": ["secrets"]}),
+        json!({"op": "add", "path": format!("{model}/rules/0/operations/-"), "value": "UPDATE"}),
+        json!({"op": "replace", "path": format!("{model}/clientConfig/service/name"), "value": "x"}),
+        json!({"op": "replace", "path": format!("{model}/namespaceSelector"), "value": {}}),
+        json!({"op": "replace", "path": format!("{model}/objectSelector"), "value": {}}),
+        json!({"op": "replace", "path": format!("{model}/failurePolicy"), "value": "Ignore"}),
+        json!({"op": "remove", "path": model}),
+        json!({"op": "add", "path": "/webhooks/-", "value": {
+            "name": "other.injector.leno.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://example.com/"},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}],
+        }}),
+        json!({"op": "replace", "path": "/metadata/labels", "value": {}}),
+    ] {
+        let refused = patch(change.clone());
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("leno-control may"), "{change}: {said}");
+    }
+}
+
 /// What the API server's authorizer says; without a namespace: in all.
 fn check(verb: &str, resource: &str, namespace: &str, may: bool) {
     let place = if namespace.is_empty() { vec!["-A"] } else { vec!["-n", namespace] };

@@ -13,7 +13,7 @@ macro_rules! file {
 }
 
 /// Every template, in the order in which objects are applied: what others need comes first.
-pub const TEMPLATES: [(&str, &str); 12] = [
+pub const TEMPLATES: [(&str, &str); 13] = [
     file!("templates/namespace.yaml"),
     file!("templates/fault-definition.yaml"),
     file!("templates/policy-definitions.yaml"),
@@ -24,6 +24,7 @@ pub const TEMPLATES: [(&str, &str); 12] = [
     file!("templates/network-policy.yaml"),
     file!("templates/control.yaml"),
     file!("templates/injector-webhook.yaml"),
+    file!("templates/injector-limits.yaml"),
     file!("templates/monitoring.yaml"),
     file!("templates/alerts.yaml"),
 ];

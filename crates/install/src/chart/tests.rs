@@ -215,6 +215,8 @@ fn what_is_installed() {
             "ConfigMap/leno-trust-anchors",
             "ConfigMap/leno-config",
             "MutatingWebhookConfiguration/leno-injector",
+            "ValidatingAdmissionPolicy/leno-injector",
+            "ValidatingAdmissionPolicyBinding/leno-injector",
         ],
         &[
             "Namespace/leno",

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Clocks that differ by more make certificates and tokens look expired, or not valid yet.
 const SKEW_SECONDS_MAX: u64 = 5 * 60;
 /// Native sidecars, with what proxies need of them.
-const MINOR_MIN: u64 = 29;
+const MINOR_MIN: u64 = 30;
 /// What Leno is made for.
 const MINOR_BEST: u64 = 33;
 /// Kinds that are read, each in the version in which it is read.

@@ -260,7 +260,7 @@ fn all_is_well() {
 fn the_api_server() {
     let facts = || well(Mode::Whole);
     check(facts(), |f| f.unreachable = Some("refused".into()), &["× refused", "--kubeconfig"]);
-    check(facts(), |f| f.server["minor"] = "28".into(), &["× this is", "upgrade the cluster"]);
+    check(facts(), |f| f.server["minor"] = "29".into(), &["× this is", "upgrade the cluster"]);
     check(facts(), |f| f.server["minor"] = "31+".into(), &["‼ this is", "1.33"]);
     check(
         facts(),
