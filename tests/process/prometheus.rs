@@ -1,6 +1,7 @@
 //! A real Prometheus scrapes a mesh. Every query of the dashboards for Grafana and every alert rule is evaluated by it.
 
 use crate::programs::web;
+use leno_runtime::http_client::Call;
 use leno_tests::admin;
 use leno_tests::load::{Connections, get};
 use leno_tests::mesh::{Mesh, Meshed, Plan};
@@ -62,6 +63,7 @@ fn prometheus(mesh: &Mesh) -> Running {
             format!("--config.file={}", path.display()),
             format!("--storage.tsdb.path={}", directory.join("data").display()),
             format!("--web.listen-address={NODE}:{PROMETHEUS_PORT}"),
+            "--enable-feature=exemplar-storage".to_owned(),
         ])
         .start(mesh.node())
         .expect("prometheus (Debian: prometheus)")
@@ -76,10 +78,14 @@ fn ask(mesh: &Mesh, path: &str) -> Option<Value> {
     Some(answer["data"].take())
 }
 
+fn encoded(expression: &str) -> String {
+    expression.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
 /// The series of a query.
 fn query(mesh: &Mesh, expression: &str) -> Vec<Value> {
-    let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let mut data = ask(mesh, &format!("/api/v1/query?query={encoded}")).expect("an answer");
+    let path = format!("/api/v1/query?query={}", encoded(expression));
+    let mut data = ask(mesh, &path).expect("an answer");
     match data["result"].take() {
         Value::Array(series) => series,
         other => panic!("{expression}: {other}"),
@@ -126,27 +132,64 @@ fn dashboards_and_rules_in_a_real_prometheus() {
     let address = SocketAddr::from((mesh.service("server").addresses.v4, web::PORT));
     let client = &mesh.pod("client").namespace;
     let rate = with_values("sum(rate(request_total{direction=\"inbound\"}[$__rate_interval]))");
+    let send = || client.run(|| get(&mut None, address, Connections::Closed).expect("a GET"));
     wait::until("a rate of requests in Prometheus", LIMIT, || {
-        client.run(|| get(&mut None, address, Connections::Closed).expect("a GET"));
+        send();
         let ready = ask(&mesh, "/api/v1/status/runtimeinfo").is_some();
         (ready && query(&mesh, &rate).iter().any(|one| one["value"][1] != "0")).then_some(())
     });
     let mut filled = Vec::new();
     for (title, expression) in panels() {
-        let series = query(&mesh, &expression);
-        if FILLED.contains(&title.as_str()) {
-            let values: Vec<&Value> = series.iter().map(|one| &one["value"][1]).collect();
-            assert!(
-                values.iter().any(|value| *value != "NaN"),
-                "{title} is empty: {expression}\n{values:?}"
-            );
-            filled.push(title);
+        let has_value =
+            || query(&mesh, &expression).iter().any(|series| series["value"][1] != "NaN");
+        if !has_value() && FILLED.contains(&title.as_str()) {
+            // The scrapes of two proxies and of the control plane are at different times.
+            wait::until(&format!("a value of {title}: {expression}"), LIMIT, || {
+                send();
+                has_value().then_some(())
+            });
         }
+        filled.push(title);
     }
     for title in FILLED {
         assert!(filled.iter().any(|one| one == title), "no dashboard has {title}");
     }
     check_rules(&mesh);
+}
+
+/// Prometheus asks for OpenMetrics; a request with a known trace is the exemplar of its bucket, on both sides.
+#[test]
+fn a_real_prometheus_stores_traces_as_exemplars() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    let nowhere = "http://127.0.0.1:1";
+    let plan = Plan::new()
+        .pod("client")
+        .proxy_env("LENO_PROXY_TRACING_COLLECTOR", nowhere)
+        .pod("server")
+        .proxy_env("LENO_PROXY_TRACING_COLLECTOR", nowhere)
+        .service("server", [web::PORT], &["server"]);
+    let mesh = plan.start("exemplars", Meshed::Yes);
+    let _server = web::nginx(&mesh, "server", "location / { return 200 ok; }");
+    let _prometheus = prometheus(&mesh);
+    let address = SocketAddr::from((mesh.service("server").addresses.v4, web::PORT));
+    let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    mesh.pod("client").namespace.run(|| {
+        let get = Call::get("/", LIMIT, 1 << 20).header("traceparent", &parent);
+        assert_eq!(get.tcp_blocking(address).expect("a GET").status, 200);
+    });
+    for direction in ["outbound", "inbound"] {
+        let buckets = format!("response_latency_ms_bucket{{direction=\"{direction}\"}}");
+        let path =
+            format!("/api/v1/query_exemplars?start=0&end=99999999999&query={}", encoded(&buckets));
+        let trace = wait::until("an exemplar in Prometheus", LIMIT, || {
+            let exemplar = ask(&mesh, &path)?[0]["exemplars"][0].take();
+            exemplar["labels"]["trace_id"].as_str().map(str::to_owned)
+        });
+        assert_eq!(trace, TRACE, "{direction}");
+    }
+    assert_eq!(query(&mesh, "up == 0"), Vec::<Value>::new(), "a target cannot be scraped");
+    let counters = query(&mesh, "sum by (job) (process_cpu_seconds_total)");
+    assert_eq!(counters.len(), 2, "counters keep their names: {counters:?}");
 }
 
 /// Every rule has been evaluated without an error.

@@ -10,6 +10,7 @@
 use crate::identity;
 use crate::shared::Shared;
 use crate::telemetry::Registry;
+use crate::telemetry::openmetrics;
 use crate::telemetry::tap::filter::Wanted;
 use crate::telemetry::tap::{TAPS_MAX, TapStream, Taps};
 use crate::watchdog::Pulse;
@@ -192,8 +193,12 @@ async fn page(
             };
             text(StatusCode::SERVICE_UNAVAILABLE, why_not)
         }
+        ("/metrics", &Method::GET) if is_open(&request) => {
+            let text = state.turns.take(|| openmetrics::of(&metrics(state, true))).await;
+            typed(text, openmetrics::CONTENT_TYPE)
+        }
         ("/metrics", &Method::GET) => {
-            typed(state.turns.take(|| metrics(state)).await, "text/plain; version=0.0.4")
+            typed(state.turns.take(|| metrics(state, false)).await, "text/plain; version=0.0.4")
         }
         ("/config", &Method::GET) => typed(format!("{:#}\n", state.config), "application/json"),
         ("/proxy-log-level", &Method::GET) => {
@@ -234,9 +239,18 @@ fn denial(state: &State, text_of_id: &str, from_inside: bool) -> Response<Full<B
     }
 }
 
+/// Whether the scraper asks for OpenMetrics.
+fn is_open(request: &Request<Incoming>) -> bool {
+    let all = request.headers().get_all(header::ACCEPT).iter();
+    openmetrics::is_wanted(all.filter_map(|accept| accept.to_str().ok()))
+}
+
 /// The whole exposition.
-fn metrics(state: &State) -> String {
-    let mut text = state.registry.exposition();
+fn metrics(state: &State, with_exemplars: bool) -> String {
+    let mut text = match with_exemplars {
+        true => state.registry.exposition_with_exemplars(),
+        false => state.registry.exposition(),
+    };
     for extra in &state.extra {
         extra(&mut text);
     }
@@ -288,9 +302,19 @@ mod tests {
 
     /// Sends one request and answers status line and body.
     async fn ask(address: std::net::SocketAddr, request: &str, body: &str) -> (u16, String) {
+        ask_with(address, request, "", body).await
+    }
+
+    /// The same with more header lines.
+    async fn ask_with(
+        address: std::net::SocketAddr,
+        request: &str,
+        lines: &str,
+        body: &str,
+    ) -> (u16, String) {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
-            "{request} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            "{request} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n{lines}content-length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -335,6 +359,16 @@ mod tests {
         check("GET /live", "", 200, "live").await;
         check("GET /metrics", "", 200, "extra 1").await;
         check("GET /metrics?x=1", "", 200, "proxy_build_info").await;
+        let (_, open) =
+            ask_with(address, "GET /metrics", "accept: application/openmetrics-text\r\n", "").await;
+        assert!(open.contains("# TYPE process_cpu_seconds counter\n"), "{open}");
+        assert!(open.ends_with("extra 1\n# EOF\n"), "{open}");
+        let two = "accept: text/plain\r\naccept: application/openmetrics-text;q=0.1\r\n";
+        let not_text = "accept: application/openmetrics-text\u{1f4c8}\r\n";
+        for lines in [two, not_text] {
+            let (status, plain) = ask_with(address, "GET /metrics", lines, "").await;
+            assert_eq!((status, plain.contains("# EOF")), (200, false), "{lines}: {plain}");
+        }
         check("GET /config", "", 200, r#""workers": "1""#).await;
         check("POST /metrics", "", 405, "").await;
         check("POST /tap", "", 405, "").await;

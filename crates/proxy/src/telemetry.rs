@@ -5,7 +5,8 @@
 //! - [`series`]: the numbers behind one set of labels.
 //! - [`registry`]: all series of all threads, summed at scrape.
 //! - [`report`]: the end of a connection, in metric and log.
-//! - [`exposition`]: the registry as Prometheus text; [`text`] writes its lines.
+//! - [`exposition`]: the registry as Prometheus text; [`text`] writes its lines, and [`openmetrics`]
+//!   turns it into OpenMetrics.
 //! - [`process`]: the process's own figures.
 //! - [`observers`]: all that looks at single requests: [`access_log`] (off by default), [`tap`], [`trace`]. They read a
 //!   [`request_summary`].
@@ -17,6 +18,7 @@ pub mod exposition;
 pub mod histogram;
 pub mod labels;
 pub mod observers;
+pub mod openmetrics;
 pub mod process;
 pub mod recorder;
 pub mod registry;

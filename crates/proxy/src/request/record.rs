@@ -7,6 +7,7 @@ use crate::refusal::Refusal;
 use crate::request::decision::Plan;
 use crate::request::retry::Answer;
 use crate::request::route::RouteChoice;
+use crate::telemetry::histogram::Exemplar;
 use crate::telemetry::request_summary::{Attempt, RequestSummary};
 use crate::telemetry::shown_headers::Values;
 use crate::telemetry::trace::context::TraceContext;
@@ -193,20 +194,22 @@ impl RequestRecord {
         why: &Refusal,
     ) {
         let ending = why.ending;
+        let head_at = self.head_at.unwrap_or_else(Instant::now);
+        let latency = head_at.saturating_duration_since(self.begun);
+        let status = if self.status == 0 { ending.shown().status } else { self.status };
         match &self.series {
-            Some(series) => {
-                let head_at = self.head_at.unwrap_or_else(Instant::now);
-                let latency = head_at.saturating_duration_since(self.begun);
-                let status = if self.status == 0 { ending.shown().status } else { self.status };
-                series.response(status, self.grpc, ending, latency);
-            }
+            Some(series) => series.response(status, self.grpc, ending, latency),
             None => {
                 let service = connection.service.as_deref();
                 thread.recorder.request_refused(direction, ending, service);
             }
         }
         if let Some(observed) = &self.observed {
-            self.show(observed, thread, (direction, connection), why);
+            let is_kept = self.show(observed, thread, (direction, connection), why);
+            if let (true, Some(series), Some(span)) = (is_kept, &self.series, observed.span) {
+                let trace_id = span.context.trace_id;
+                series.remember(status, Exemplar { trace_id, latency, at: SystemTime::now() });
+            }
         }
         if ending != Ending::Complete {
             let client = connection.client;
@@ -237,14 +240,14 @@ impl RequestRecord {
         }
     }
 
-    /// Shows the request to access log, taps and traces.
+    /// Shows the request to access log, taps and traces. Answers whether its span is kept.
     fn show(
         &self,
         observed: &Observed,
         thread: &ThreadContext,
         (direction, connection): (Direction, &Connection),
         why: &Refusal,
-    ) {
+    ) -> bool {
         let (total, description) = (self.begun.elapsed(), &observed.description);
         let endpoint = observed.endpoint.as_deref();
         let own = thread.observers.identity.as_str();
@@ -290,6 +293,6 @@ impl RequestRecord {
             reason: &reason,
             trace_id: &trace_id,
         };
-        thread.observers.ended(&summary, observed.span.as_ref(), &thread.random);
+        thread.observers.ended(&summary, observed.span.as_ref(), &thread.random)
     }
 }

@@ -1,6 +1,6 @@
 //! The registry as Prometheus text (exposition format 0.0.4).
 
-use super::histogram::{BOUNDS_MICROS, Sum};
+use super::histogram::{BOUNDS_MICROS, Exemplar, Sum};
 use super::process;
 use super::registry::{Entries, Registry};
 use super::series::{Answer, ERRNOS, HttpBlock, TcpBlock, lock};
@@ -8,6 +8,7 @@ use super::text::{head, sample};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
 /// Families of plain counters and gauges: name, type, help. A family that is not here is a bug that a test finds.
 pub(super) const PLAIN: &[(&str, &str, &str)] = &[
@@ -108,6 +109,16 @@ impl Registry {
     /// Everything that was counted, and the process's own figures.
     #[must_use]
     pub fn exposition(&self) -> String {
+        self.text(false)
+    }
+
+    /// The same with an exemplar in each latency bucket that has one, as only OpenMetrics allows.
+    #[must_use]
+    pub fn exposition_with_exemplars(&self) -> String {
+        self.text(true)
+    }
+
+    fn text(&self, exemplars: bool) -> String {
         // Names and pointers under the lock, numbers and text without it: a data thread that needs a new series
         // waits for the first only.
         let (http, tcp, detect, plain) = {
@@ -120,7 +131,7 @@ impl Registry {
             (families.http.snapshot(), families.tcp.snapshot(), families.detect.snapshot(), plain)
         };
         let mut text = String::with_capacity(16 * 1024);
-        write_http(&mut text, &http);
+        write_http(&mut text, &http, exemplars);
         write_tcp(&mut text, &tcp);
         head(
             &mut text,
@@ -131,7 +142,7 @@ impl Registry {
         for (labels, blocks) in &detect {
             let mut sum = Sum::default();
             blocks.iter().for_each(|block| sum.add(block));
-            write_histogram(&mut text, "tcp_detect_latency_ms", labels, &sum);
+            write_histogram(&mut text, "tcp_detect_latency_ms", labels, (&sum, false));
         }
         for (name, kind, help) in PLAIN {
             let entries = plain.iter().find(|(known, _)| known == name);
@@ -171,7 +182,7 @@ impl HttpSum {
     }
 }
 
-fn write_http(text: &mut String, entries: &Entries<HttpBlock>) {
+fn write_http(text: &mut String, entries: &Entries<HttpBlock>, exemplars: bool) {
     let mut sums = Vec::with_capacity(entries.len());
     for (labels, blocks) in entries {
         let mut sum = HttpSum::default();
@@ -201,7 +212,7 @@ fn write_http(text: &mut String, entries: &Entries<HttpBlock>) {
         for (status, latency) in &sum.latencies {
             with_answer.clear();
             let _ = write!(with_answer, "{labels},status_code=\"{}\"", StatusText(*status));
-            write_histogram(text, "response_latency_ms", &with_answer, latency);
+            write_histogram(text, "response_latency_ms", &with_answer, (latency, exemplars));
         }
     }
 }
@@ -224,6 +235,18 @@ struct StatusText(u16);
 impl std::fmt::Display for StatusText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0 == 0 { f.write_str("other") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// ` # {trace_id="…"} 2.5 1795251901.023`, or nothing.
+struct Shown(Option<Exemplar>);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(Exemplar { trace_id, latency, at }) = self.0 else { return Ok(()) };
+        let milliseconds = latency.as_micros() as f64 / 1000.0;
+        let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        write!(f, " # {{trace_id=\"{trace_id:032x}\"}} {milliseconds} {at:.3}")
     }
 }
 
@@ -275,14 +298,16 @@ fn write_tcp(text: &mut String, entries: &Entries<TcpBlock>) {
     }
 }
 
-fn write_histogram(text: &mut String, name: &str, labels: &str, sum: &Sum) {
+fn write_histogram(text: &mut String, name: &str, labels: &str, (sum, exemplars): (&Sum, bool)) {
     let mut below = 0;
-    for (bound, count) in BOUNDS_MICROS.iter().zip(sum.buckets) {
+    let exemplar = |bucket: usize| Shown(sum.exemplars[bucket].filter(|_| exemplars));
+    for (bucket, (bound, count)) in BOUNDS_MICROS.iter().zip(sum.buckets).enumerate() {
         below += count;
-        let bound = *bound as f64 / 1000.0;
-        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
+        let (bound, exemplar) = (*bound as f64 / 1000.0, exemplar(bucket));
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}{exemplar}");
     }
-    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", sum.count());
+    let (count, exemplar) = (sum.count(), exemplar(BOUNDS_MICROS.len()));
+    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}{exemplar}");
     let _ = writeln!(text, "{name}_sum{{{labels}}} {}", sum.sum_micros as f64 / 1000.0);
     let _ = writeln!(text, "{name}_count{{{labels}}} {}", sum.count());
 }

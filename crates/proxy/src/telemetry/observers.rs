@@ -38,16 +38,22 @@ impl Observers {
         }
     }
 
-    /// Shows a request that has ended to all of them.
-    pub fn ended(&self, summary: &RequestSummary<'_>, span: Option<&OwnSpan>, random: &Random) {
+    /// Shows a request that has ended to all of them. Answers whether its span is kept.
+    pub fn ended(
+        &self,
+        summary: &RequestSummary<'_>,
+        span: Option<&OwnSpan>,
+        random: &Random,
+    ) -> bool {
         if let Some(log) = &self.access_log {
             log.write(summary, random.unit());
         }
         if self.taps.are_open() {
             self.taps.offer(summary);
         }
-        if let (Some(tracer), Some(span)) = (&self.tracer, span) {
-            tracer.ended(span, summary);
+        match (&self.tracer, span) {
+            (Some(tracer), Some(span)) => tracer.ended(span, summary),
+            _ => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The numbers behind one set of labels. Each block is written by the one thread that holds its series, with a plain
 //! load and store; the scrape reads it from another. A scrape may see a request counted and its response not yet.
 
-use super::histogram::{Histogram, bump};
+use super::histogram::{Exemplar, Histogram, bump};
 use crate::ending::{Ending, Fault};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -90,6 +90,15 @@ impl HttpSeries {
         let at = known.unwrap_or_else(|| self.add(&mut answers, answer));
         bump(&answers[at].count, 1);
         answers[at].latency.observe(latency);
+    }
+
+    /// A request that was counted as [`response`](Self::response) has a trace that is kept.
+    pub fn remember(&self, status: u16, exemplar: Exemplar) {
+        let latencies = lock(&self.block.latencies);
+        let latency = latencies.iter().find(|(known, _)| *known == status);
+        if let Some((_, histogram)) = latency {
+            histogram.remember(exemplar);
+        }
     }
 
     /// A place for an answer that was not seen before.

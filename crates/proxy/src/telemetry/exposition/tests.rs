@@ -1,5 +1,7 @@
 use crate::ending::Ending;
 use crate::telemetry::exposition::PLAIN;
+use crate::telemetry::histogram::Exemplar;
+use crate::telemetry::openmetrics;
 use crate::telemetry::{
     AuthzLabels, Direction, HttpLabels, NoTls, PeerSide, Recorder, Registry, TcpLabels, TlsLabel,
     Transport,
@@ -158,6 +160,57 @@ fn names_and_labels_are_linkerds() {
     check(&format!("tcp_close_total{{{base},errno=\"ECONNRESET\"}}"), 1.0);
     assert!(samples["process_resident_memory_bytes"] > 1e6);
     assert!(samples["process_open_fds"] >= 3.0);
+}
+
+#[test]
+fn exemplars_are_in_openmetrics_alone() {
+    let registry = Registry::new(100, IDLE);
+    let recorder = Recorder::new(registry.clone());
+    let series = recorder.http(&inbound(80));
+    let latency = Duration::from_micros(2500);
+    series.response(200, None, Ending::Complete, latency);
+    let at = std::time::UNIX_EPOCH + Duration::from_millis(1_795_251_901_023);
+    series.remember(200, Exemplar { trace_id: 0xabc, latency, at });
+    let text = registry.exposition_with_exemplars();
+    let expected =
+        "le=\"3\"} 1 # {trace_id=\"00000000000000000000000000000abc\"} 2.5 1795251901.023\n";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(text.matches("trace_id").count(), 1);
+    assert!(!registry.exposition().contains("trace_id"));
+}
+
+#[test]
+fn openmetrics_is_strict() {
+    let registry = Registry::new(100, IDLE);
+    let recorder = Recorder::new(registry.clone());
+    let series = recorder.http(&inbound(80));
+    let latency = Duration::from_micros(2500);
+    series.request();
+    series.response(200, None, Ending::Complete, latency);
+    series.remember(200, Exemplar { trace_id: 1, latency, at: std::time::UNIX_EPOCH });
+    series.remember(404, Exemplar { trace_id: 2, latency, at: std::time::UNIX_EPOCH });
+    recorder.detected(Direction::Inbound, latency, true);
+    recorder.concurrency_limit(8);
+    let open = openmetrics::of(&registry.exposition_with_exemplars());
+    assert_eq!(open.match_indices("# EOF").map(|(at, _)| at).collect::<Vec<_>>(), [open.len() - 6]);
+    let (mut family, mut kind, mut counters, mut exemplars) = ("", "", 0, 0);
+    for line in open.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            (family, kind) = rest.split_once(' ').expect(line);
+            assert!(!family.ends_with("_total"), "{line}");
+        }
+        let name = line.split(['{', ' ']).next().expect(line);
+        if !line.starts_with('#') && kind == "counter" {
+            assert_eq!(name.strip_suffix("_total"), Some(family), "{line}");
+            counters += 1;
+        }
+        if line.contains(" # {") {
+            assert_eq!(name, "response_latency_ms_bucket", "{line}");
+            exemplars += 1;
+        }
+    }
+    assert!(counters >= 3, "{open}");
+    assert_eq!(exemplars, 1, "{open}");
 }
 
 #[test]

@@ -29,10 +29,15 @@ impl Tracer {
         self.sampling.begin(incoming, || random.next_u64())
     }
 
-    /// A request has ended. Where the queue is full its span is dropped and counted.
-    pub fn ended(&self, own: &OwnSpan, request: &RequestSummary<'_>) {
-        if self.sampling.keeps(own, request) && self.queue.try_send(span(own, request)).is_err() {
+    /// A request has ended. Answers whether its span is kept; where the queue is full, the span is dropped and counted.
+    pub fn ended(&self, own: &OwnSpan, request: &RequestSummary<'_>) -> bool {
+        if !self.sampling.keeps(own, request) {
+            return false;
+        }
+        let is_queued = self.queue.try_send(span(own, request)).is_ok();
+        if !is_queued {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
+        is_queued
     }
 }
