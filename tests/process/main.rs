@@ -24,6 +24,7 @@ mod resilience;
 mod routes;
 mod security;
 mod seeing;
+mod series;
 mod sharing;
 mod smuggling;
 mod tap;

@@ -215,13 +215,13 @@ impl Pod {
         admin::get(&self.namespace, address, path)
     }
 
-    /// The proxy's metrics.
+    /// All metrics of the proxy, as `leno` reads them.
     ///
     /// # Panics
     /// When they cannot be read.
     #[track_caller]
     pub fn metrics(&self) -> Metrics {
-        Metrics::parse(&self.admin("/metrics").expect("a proxy answers /metrics").body)
+        Metrics::parse(&self.admin("/metrics?detail=full").expect("a proxy answers /metrics").body)
     }
 }
 

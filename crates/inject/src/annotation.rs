@@ -85,6 +85,8 @@ pub const VOCABULARY: &[Word] = &[
         "request headers in the JSON access log, `x-request-id,x-tenant`; headers that carry secrets are refused"),
     word("access-log-sampling-rate", false, To::Variable("LENO_PROXY_ACCESS_LOG_SAMPLING_RATE"), value::share,
         "share of the requests in the access log, `10%`; requests that failed are always logged"),
+    word("metrics", false, To::Variable("LENO_PROXY_METRICS"), metrics,
+        "series that Prometheus gets from the proxy: `lean` (default), at most 300 with 20 peers, or `full`"),
     word("tracing-collector", false, To::Variable("LENO_PROXY_TRACING_COLLECTOR"), value::collector,
         "receiver of traces, `http://otel.obs:4318` (OTLP over HTTP) or `grpc://otel.obs:4317`; tracing is off without it"),
     word("tracing-sampling-rate", false, To::Variable("LENO_PROXY_TRACING_SAMPLING_RATE"), value::share,
@@ -127,6 +129,10 @@ fn log_format(text: &str) -> Result<String, String> {
 
 fn access_log(text: &str) -> Result<String, String> {
     one_of(text, &["off", "json", "apache"])
+}
+
+fn metrics(text: &str) -> Result<String, String> {
+    one_of(text, &["lean", "full"])
 }
 
 fn fail(text: &str) -> Result<String, String> {

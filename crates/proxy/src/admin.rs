@@ -10,6 +10,7 @@
 use crate::identity;
 use crate::shared::Shared;
 use crate::telemetry::Registry;
+use crate::telemetry::detail::Detail;
 use crate::telemetry::openmetrics;
 use crate::telemetry::tap::filter::Wanted;
 use crate::telemetry::tap::{TAPS_MAX, TapStream, Taps};
@@ -193,13 +194,7 @@ async fn page(
             };
             text(StatusCode::SERVICE_UNAVAILABLE, why_not)
         }
-        ("/metrics", &Method::GET) if is_open(&request) => {
-            let text = state.turns.take(|| openmetrics::of(&metrics(state, true))).await;
-            typed(text, openmetrics::CONTENT_TYPE)
-        }
-        ("/metrics", &Method::GET) => {
-            typed(state.turns.take(|| metrics(state, false)).await, "text/plain; version=0.0.4")
-        }
+        ("/metrics", &Method::GET) => scrape(state, &request).await,
         ("/config", &Method::GET) => typed(format!("{:#}\n", state.config), "application/json"),
         ("/proxy-log-level", &Method::GET) => {
             let level = state.level.as_ref().map(LevelHandle::get).unwrap_or_default();
@@ -245,11 +240,27 @@ fn is_open(request: &Request<Incoming>) -> bool {
     openmetrics::is_wanted(all.filter_map(|accept| accept.to_str().ok()))
 }
 
+/// Prometheus text or OpenMetrics, in the detail of the configuration or of `?detail=lean|full`.
+async fn scrape(state: &State, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let query = request.uri().query().unwrap_or_default();
+    let detail = query.split('&').find_map(|pair| pair.strip_prefix("detail="));
+    let detail = match detail.map(str::parse).transpose() {
+        Ok(detail) => detail.unwrap_or(state.registry.detail()),
+        Err(wrong) => return text(StatusCode::BAD_REQUEST, format!("detail: {wrong}\n")),
+    };
+    if is_open(request) {
+        let text = state.turns.take(|| openmetrics::of(&metrics(state, detail, true))).await;
+        return typed(text, openmetrics::CONTENT_TYPE);
+    }
+    let text = state.turns.take(|| metrics(state, detail, false)).await;
+    typed(text, "text/plain; version=0.0.4")
+}
+
 /// The whole exposition.
-fn metrics(state: &State, with_exemplars: bool) -> String {
+fn metrics(state: &State, detail: Detail, with_exemplars: bool) -> String {
     let mut text = match with_exemplars {
-        true => state.registry.exposition_with_exemplars(),
-        false => state.registry.exposition(),
+        true => state.registry.exposition_with_exemplars(detail),
+        false => state.registry.exposition(detail),
     };
     for extra in &state.extra {
         extra(&mut text);
@@ -334,7 +345,7 @@ mod tests {
         let state = State {
             ready: watched,
             taps: Arc::default(),
-            registry: Registry::new(10, Duration::from_mins(1)),
+            registry: Registry::new(10, Duration::from_mins(1), Detail::Lean),
             config: serde_json::json!({"workers": "1"}),
             level: Some(level),
             pulse: Pulse::default(),
@@ -359,6 +370,8 @@ mod tests {
         check("GET /live", "", 200, "live").await;
         check("GET /metrics", "", 200, "extra 1").await;
         check("GET /metrics?x=1", "", 200, "proxy_build_info").await;
+        check("GET /metrics?detail=full", "", 200, "extra 1").await;
+        check("GET /metrics?x=1&detail=all", "", 400, "\"all\" is not one of lean, full").await;
         let (_, open) =
             ask_with(address, "GET /metrics", "accept: application/openmetrics-text\r\n", "").await;
         assert!(open.contains("# TYPE process_cpu_seconds counter\n"), "{open}");

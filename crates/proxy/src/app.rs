@@ -4,8 +4,8 @@
 //! taken only after the first credential.
 
 use crate::admin;
-use crate::config::Config;
 use crate::config::tracing::Tracing;
+use crate::config::{Config, Limits};
 use crate::data_path::{self, Part, StartError};
 use crate::discovery::{self, Discovery};
 use crate::listen;
@@ -66,7 +66,8 @@ pub fn run(config: Config, level: LevelHandle) -> Result<Drained, AppError> {
 }
 
 async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, AppError> {
-    let registry = Registry::new(config.limits.series_max, config.limits.series_idle_max);
+    let Limits { series_max, series_idle_max, .. } = config.limits;
+    let registry = Registry::new(series_max, series_idle_max, config.metrics);
     let identity_status = Arc::new(identity::Status::default());
     let (publish, credentials) = watch::channel(None);
     let (ready, is_ready) = watch::channel(false);

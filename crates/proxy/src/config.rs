@@ -11,6 +11,7 @@ use crate::capture::rules::{PortRange, Settings as CaptureSettings};
 use crate::control_address::ControlAddress;
 use crate::shared::concurrency;
 use crate::telemetry::access_log::Settings as AccessLog;
+use crate::telemetry::detail::Detail;
 use ipnet::IpNet;
 use leno_model::name::{DnsName, SpiffeId, WorkloadId};
 use leno_runtime::log::Format as LogFormat;
@@ -62,6 +63,8 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// Traces, where they are on.
     pub tracing: Option<tracing::Tracing>,
+    /// What scrapers get that ask for nothing else.
+    pub metrics: Detail,
     /// Everything that has a limit.
     pub limits: Limits,
     /// `/config`.
@@ -216,16 +219,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         }),
         spiffe,
     );
-    let trust_anchors_file = reader.required(
-        "TRUST_ANCHORS_FILE",
-        "file with the root certificates of the mesh, PEM",
-        path,
-    );
-    let token_file = reader.required(
-        "TOKEN_FILE",
-        "file with the workload's token; read again for every certificate request",
-        path,
-    );
+    let (trust_anchors_file, token_file) = credentials(reader);
     let (state_dir, pod_uid, fail) = outage(reader);
     let capture = capture(reader);
     let workers = reader
@@ -243,8 +237,8 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         "addresses and CIDRs of the node, for whose health probes the admin port keeps places",
         networks,
     );
-    let (log, log_format, access_log) = logs(reader);
-    let tracing = tracing::read(reader);
+    let (log, log_format) = logs(reader);
+    let (access_log, tracing, metrics) = telemetry(reader);
     let limits = limits(reader);
     let config = Config {
         workload: workload?,
@@ -266,6 +260,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         log_format: log_format?,
         access_log: access_log?,
         tracing: tracing?,
+        metrics: metrics?,
         limits: limits?,
         described: serde_json::Value::Null,
     };
@@ -276,10 +271,23 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     Some(config)
 }
 
-/// What is logged, and how.
-type Logs = (Option<String>, Option<LogFormat>, Option<Option<AccessLog>>);
+/// Files with what proves who somebody is.
+fn credentials(reader: &mut Reader<'_>) -> (Option<PathBuf>, Option<PathBuf>) {
+    let trust_anchors_file = reader.required(
+        "TRUST_ANCHORS_FILE",
+        "file with the root certificates of the mesh, PEM",
+        path,
+    );
+    let token_file = reader.required(
+        "TOKEN_FILE",
+        "file with the workload's token; read again for every certificate request",
+        path,
+    );
+    (trust_anchors_file, token_file)
+}
 
-fn logs(reader: &mut Reader<'_>) -> Logs {
+/// What is logged, and how.
+fn logs(reader: &mut Reader<'_>) -> (Option<String>, Option<LogFormat>) {
     let log = reader.with_default(
         "LOG",
         "info",
@@ -290,7 +298,22 @@ fn logs(reader: &mut Reader<'_>) -> Logs {
         reader.with_default("LOG_FORMAT", "plain", "format of log lines: plain or json", |text| {
             text.parse()
         });
-    (log, log_format, access_log::read(reader))
+    (log, log_format)
+}
+
+/// What others see of requests.
+type Telemetry = (Option<Option<AccessLog>>, Option<Option<tracing::Tracing>>, Option<Detail>);
+
+fn telemetry(reader: &mut Reader<'_>) -> Telemetry {
+    let access_log = access_log::read(reader);
+    let tracing = tracing::read(reader);
+    let metrics = reader.with_default(
+        "METRICS",
+        "lean",
+        "series on /metrics: lean (at most 300 with 20 peers) or full; /metrics?detail=full always has all",
+        str::parse,
+    );
+    (access_log, tracing, metrics)
 }
 
 /// What holds while the control plane is away.

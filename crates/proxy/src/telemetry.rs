@@ -5,6 +5,7 @@
 //! - [`series`]: the numbers behind one set of labels.
 //! - [`registry`]: all series of all threads, summed at scrape.
 //! - [`report`]: the end of a connection, in metric and log.
+//! - [`detail`]: which labels a scrape shows.
 //! - [`exposition`]: the registry as Prometheus text; [`text`] writes its lines, and [`openmetrics`]
 //!   turns it into OpenMetrics.
 //! - [`process`]: the process's own figures.
@@ -14,6 +15,8 @@
 //! No label value is under a client's control: no host, no path, no server name that was asked for.
 
 pub mod access_log;
+mod block;
+pub mod detail;
 pub mod exposition;
 pub mod histogram;
 pub mod labels;

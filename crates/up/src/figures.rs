@@ -58,6 +58,9 @@ fn targets(world: &World) -> Vec<(Said, SocketAddr)> {
     .collect()
 }
 
+/// Every series of a proxy, whatever it shows to Prometheus (`leno.dev/metrics`).
+pub const PROXY_METRICS: &str = "/metrics?detail=full";
+
 /// What all proxies say, asked at once; those that do not answer are left out.
 pub async fn read(home: &Home) -> Vec<Said> {
     let asked: Vec<_> = home
@@ -66,7 +69,7 @@ pub async fn read(home: &Home) -> Vec<Said> {
         .into_iter()
         .map(|(said, address)| {
             tasks::spawn("scrape", async move {
-                let page = get(address, "/metrics").await.ok()?;
+                let page = get(address, PROXY_METRICS).await.ok()?;
                 Some(Said { text: page.body, ..said })
             })
         })

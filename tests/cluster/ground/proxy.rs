@@ -17,7 +17,10 @@ const ADMIN_PORT: u16 = 4191;
 /// # Errors
 /// When it does not answer.
 pub(crate) fn metrics(place: &Place, pod: &str) -> Result<Metrics> {
-    let path = format!("/api/v1/namespaces/{}/pods/{pod}:{ADMIN_PORT}/proxy/metrics", place.name);
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/{pod}:{ADMIN_PORT}/proxy/metrics?detail=full",
+        place.name
+    );
     Ok(Metrics::parse(&kubectl::run(&["get", "--raw", &path])?))
 }
 

@@ -107,8 +107,8 @@ impl Town {
 
     /// What the proxy of a pod has counted, asked from inside the pod.
     pub(super) fn metrics(&self, pod: &Pod) -> Result<String> {
-        let words =
-            ["exec", &pod.name, "--", "curl", "-sSf", "-m5", "http://127.0.0.1:4191/metrics"];
+        let address = "http://127.0.0.1:4191/metrics?detail=full";
+        let words = ["exec", &pod.name, "--", "curl", "-sSf", "-m5", address];
         command::output(&mut self.leno(&words))
     }
 

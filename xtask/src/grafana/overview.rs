@@ -63,6 +63,7 @@ fn workloads() -> Row {
                 .query(rate(service, "request_total", &services), "requests/s")
                 .query(latency("0.5", service, &services), "p50")
                 .query(latency("0.99", service, &services), "p99")
+                .with_full_metrics()
                 .link("Routes", ROUTE),
         ],
     }

@@ -30,7 +30,13 @@ pub(super) struct Panel {
     queries: Vec<(String, &'static str)>,
     /// Title and address of a link at every point or row.
     link: Option<(&'static str, &'static str)>,
+    /// What the panel says beside its title.
+    description: &'static str,
 }
+
+/// Panels of latencies that lean metrics sum.
+const NEEDS_FULL: &str = "Latency by Service, route or endpoint needs the annotation leno.dev/metrics: full on the clients' pods or namespace. \
+     leno dashboard and leno edges show it without.";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -56,12 +62,17 @@ impl Panel {
     }
 
     fn new(kind: Kind, title: &'static str, unit: &'static str, width: u64, height: u64) -> Self {
-        Self { kind, title, unit, width, height, queries: Vec::new(), link: None }
+        Self { kind, title, unit, width, height, queries: Vec::new(), link: None, description: "" }
     }
 
     /// Adds an expression and the name of its lines.
     pub(super) fn query(mut self, query: String, legend: &'static str) -> Self {
         self.queries.push((query, legend));
+        self
+    }
+
+    pub(super) fn with_full_metrics(mut self) -> Self {
+        self.description = NEEDS_FULL;
         self
     }
 
@@ -99,6 +110,9 @@ impl Panel {
             "options": self.options(),
             "targets": self.targets(),
         });
+        if !self.description.is_empty() {
+            panel["description"] = self.description.into();
+        }
         if self.kind == Kind::Table {
             panel["transformations"] = json!([
                 {"id": "merge", "options": {}},

@@ -37,15 +37,19 @@ fn routes_of_service() -> Row {
                 .query(success(ROUTE, SERVICE), "success")
                 .query(rate(ROUTE, "request_total", SERVICE), "requests/s")
                 .query(latency("0.5", ROUTE, SERVICE), "p50")
-                .query(latency("0.99", ROUTE, SERVICE), "p99"),
+                .query(latency("0.99", ROUTE, SERVICE), "p99")
+                .with_full_metrics(),
             Panel::graph("Success rate", "percentunit").query(success(ROUTE, SERVICE), LEGEND),
             Panel::graph("Requests per second", "reqps")
                 .query(rate(ROUTE, "request_total", SERVICE), LEGEND),
-            Panel::graph("Latency p99", "ms").query(latency("0.99", ROUTE, SERVICE), LEGEND),
+            Panel::graph("Latency p99", "ms")
+                .query(latency("0.99", ROUTE, SERVICE), LEGEND)
+                .with_full_metrics(),
             Panel::graph("Requests per second by endpoint", "reqps")
                 .query(rate(backend, "request_total", SERVICE), "{{dst_service}} {{dst_pod}}"),
             Panel::graph("Latency p99 by endpoint", "ms")
-                .query(latency("0.99", backend, SERVICE), "{{dst_service}} {{dst_pod}}"),
+                .query(latency("0.99", backend, SERVICE), "{{dst_service}} {{dst_pod}}")
+                .with_full_metrics(),
             Panel::graph("Responses by status", "reqps")
                 .query(rate("status_code", "response_total", SERVICE), "{{status_code}}"),
         ],

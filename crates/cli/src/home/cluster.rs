@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use leno_kube::cluster::{Cluster, Page, Person};
 use leno_kube::pod::{self, PROXY_ADMIN_PORT, PodRow};
 use leno_kube::refused::Refused;
-use leno_up::figures::Said;
 use leno_up::figures::reading::Reading;
+use leno_up::figures::{PROXY_METRICS, Said};
 use leno_up::journal::Event;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl ClusterHome {
         let pages = self.runtime.block_on(self.cluster.get_each(
             named.collect::<Vec<_>>(),
             PROXY_ADMIN_PORT,
-            "/metrics",
+            PROXY_METRICS,
         ));
         let mut complaints = Complaints::default();
         for (at, page) in asked.into_iter().zip(pages) {
@@ -106,7 +106,7 @@ impl ClusterHome {
         let asked: Vec<&Member> = members.iter().filter(|member| member.answers).collect();
         let named = asked.iter().map(|member| (member.namespace.clone(), member.name.clone()));
         let named: Vec<_> = named.collect();
-        let pages = self.cluster.get_each(named, PROXY_ADMIN_PORT, "/metrics");
+        let pages = self.cluster.get_each(named, PROXY_ADMIN_PORT, PROXY_METRICS);
         let (mut said, mut complaints) = (Vec::new(), Complaints::default());
         let many = asked.len();
         for (member, page) in asked.into_iter().zip(self.runtime.block_on(pages)) {

@@ -36,6 +36,11 @@ fn annotations() {
     check("leno.dev/inject=enabled; leno.dev/meshed=true; leno.dev/was={}", "");
     check("config.leno.dev/skip-inbound-ports= 25, 1000-2000 ", "skip-inbound-ports=25,1000-2000");
     check("leno.dev/access-log=json", "access-log=json");
+    check("leno.dev/metrics=full", "metrics=full");
+    check(
+        "leno.dev/metrics=all",
+        "! annotation leno.dev/metrics: \"all\" is not one of lean, full",
+    );
     check("config.linkerd.io/opaque-ports=", "opaque-ports=");
     // The nearer prefix wins, in whatever order they come.
     check(

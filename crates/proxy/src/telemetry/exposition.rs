@@ -1,12 +1,15 @@
 //! The registry as Prometheus text (exposition format 0.0.4).
 
+use super::detail::{Detail, Fold};
 use super::histogram::{BOUNDS_MICROS, Exemplar, Sum};
 use super::process;
-use super::registry::{Entries, Registry};
+use super::registry::{Entries, Entry, Registry, Snapshot};
 use super::series::{Answer, ERRNOS, HttpBlock, TcpBlock, lock};
 use super::text::{head, sample};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
@@ -106,58 +109,98 @@ pub(super) const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 impl Registry {
+    /// What the configuration says how much is shown.
+    #[must_use]
+    pub fn detail(&self) -> Detail {
+        self.detail
+    }
+
     /// Everything that was counted, and the process's own figures.
     #[must_use]
-    pub fn exposition(&self) -> String {
-        self.text(false)
+    pub fn exposition(&self, detail: Detail) -> String {
+        self.text(detail, false)
     }
 
     /// The same with an exemplar in each latency bucket that has one, as only OpenMetrics allows.
     #[must_use]
-    pub fn exposition_with_exemplars(&self) -> String {
-        self.text(true)
+    pub fn exposition_with_exemplars(&self, detail: Detail) -> String {
+        self.text(detail, true)
     }
 
-    fn text(&self, exemplars: bool) -> String {
+    fn text(&self, detail: Detail, exemplars: bool) -> String {
         // Names and pointers under the lock, numbers and text without it: a data thread that needs a new series
         // waits for the first only.
         let (http, tcp, detect, plain) = {
             let mut families = lock(&self.families);
-            let plain: Vec<(&'static str, Entries<AtomicU64>)> = families
-                .counters
-                .iter_mut()
-                .map(|(name, family)| (*name, family.snapshot()))
-                .collect();
+            let plain = families.counters();
             (families.http.snapshot(), families.tcp.snapshot(), families.detect.snapshot(), plain)
         };
         let mut text = String::with_capacity(16 * 1024);
-        write_http(&mut text, &http, exemplars);
-        write_tcp(&mut text, &tcp);
+        write_http(&mut text, &http, (detail, exemplars));
+        write_tcp(&mut text, &shown(&tcp, detail, Fold::Connections));
         head(
             &mut text,
             "tcp_detect_latency_ms",
             "histogram",
             "Duration of protocol detection, in milliseconds.",
         );
-        for (labels, blocks) in &detect {
+        for (labels, blocks) in &detect.entries {
             let mut sum = Sum::default();
             blocks.iter().for_each(|block| sum.add(block));
-            write_histogram(&mut text, "tcp_detect_latency_ms", labels, (&sum, false));
+            let buckets = if detail == Detail::Lean { Buckets::Last } else { Buckets::All };
+            write_histogram(&mut text, "tcp_detect_latency_ms", labels, (&sum, buckets));
         }
         for (name, kind, help) in PLAIN {
-            let entries = plain.iter().find(|(known, _)| known == name);
-            let Some((_, entries)) = entries.filter(|(_, entries)| !entries.is_empty()) else {
+            let snapshot = plain.iter().find(|(known, _)| known == name);
+            let Some((_, snapshot)) = snapshot.filter(|(_, one)| !one.entries.is_empty()) else {
                 continue;
             };
             head(&mut text, name, kind, help);
-            for (labels, cells) in entries {
-                let values = cells.iter().map(|cell| cell.load(Ordering::Relaxed));
-                let value = if *kind == "gauge" { values.max().unwrap_or(0) } else { values.sum() };
-                sample(&mut text, name, labels, value);
+            let fold = Fold::of_family(name).filter(|_| detail == Detail::Lean);
+            for (labels, value) in values(snapshot, *kind == "gauge", fold) {
+                sample(&mut text, name, &labels, value);
             }
         }
         process::write(&mut text, self.started);
         text
+    }
+}
+
+/// The label sets of a family, or their sums.
+fn shown<B>(snapshot: &Snapshot<B>, detail: Detail, fold: Fold) -> Cow<'_, [Entry<B>]> {
+    match detail {
+        Detail::Lean => Cow::Owned(snapshot.folded(fold)),
+        Detail::Full => Cow::Borrowed(snapshot.entries.as_slice()),
+    }
+}
+
+/// Numbers of counters or gauges. Threads see the same gauge, and different label sets are different things.
+fn values(
+    snapshot: &Snapshot<AtomicU64>,
+    is_gauge: bool,
+    fold: Option<Fold>,
+) -> Vec<(Arc<str>, u64)> {
+    let load = |cell: &Arc<AtomicU64>| cell.load(Ordering::Relaxed);
+    let sum = |entries: Entries<AtomicU64>| {
+        let sums = entries.into_iter().map(|(text, cells)| (text, cells.iter().map(load).sum()));
+        sums.collect()
+    };
+    match fold {
+        Some(fold) if is_gauge => {
+            let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+            for (text, cells) in &snapshot.entries {
+                *sums.entry(fold.labels(text)).or_default() +=
+                    cells.iter().map(load).max().unwrap_or(0);
+            }
+            sums.into_iter().map(|(text, value)| (text.into(), value)).collect()
+        }
+        Some(fold) => sum(snapshot.folded(fold)),
+        None if is_gauge => {
+            let greatest = |cells: &[Arc<AtomicU64>]| cells.iter().map(load).max().unwrap_or(0);
+            let entries = snapshot.entries.iter();
+            entries.map(|(text, cells)| (text.clone(), greatest(cells))).collect()
+        }
+        None => sum(snapshot.entries.clone()),
     }
 }
 
@@ -182,13 +225,22 @@ impl HttpSum {
     }
 }
 
-fn write_http(text: &mut String, entries: &Entries<HttpBlock>, exemplars: bool) {
-    let mut sums = Vec::with_capacity(entries.len());
-    for (labels, blocks) in entries {
+fn sums(entries: &[Entry<HttpBlock>]) -> Vec<(&Arc<str>, HttpSum)> {
+    let of = |blocks: &[Arc<HttpBlock>]| {
         let mut sum = HttpSum::default();
         blocks.iter().for_each(|block| sum.add(block));
-        sums.push((labels, sum));
-    }
+        sum
+    };
+    entries.iter().map(|(labels, blocks)| (labels, of(blocks))).collect()
+}
+
+fn write_http(
+    text: &mut String,
+    snapshot: &Snapshot<HttpBlock>,
+    (detail, exemplars): (Detail, bool),
+) {
+    let entries = shown(snapshot, detail, Fold::Requests);
+    let sums = sums(&entries);
     head(text, "request_total", "counter", "Requests that started.");
     for (labels, sum) in &sums {
         sample(text, "request_total", labels, sum.requests);
@@ -208,12 +260,27 @@ fn write_http(text: &mut String, entries: &Entries<HttpBlock>, exemplars: bool) 
         "histogram",
         "Time from the start of a request to the first byte of its response, in milliseconds.",
     );
+    let buckets = if exemplars { Buckets::WithExemplars } else { Buckets::All };
+    if detail == Detail::Lean {
+        return write_folded_latency(text, snapshot, buckets);
+    }
     for (labels, sum) in &sums {
         for (status, latency) in &sum.latencies {
             with_answer.clear();
             let _ = write!(with_answer, "{labels},status_code=\"{}\"", StatusText(*status));
-            write_histogram(text, "response_latency_ms", &with_answer, (latency, exemplars));
+            write_histogram(text, "response_latency_ms", &with_answer, (latency, buckets));
         }
+    }
+}
+
+/// One histogram for each direction, of all statuses.
+fn write_folded_latency(text: &mut String, snapshot: &Snapshot<HttpBlock>, buckets: Buckets) {
+    for (labels, blocks) in snapshot.folded(Fold::Latency) {
+        let mut sum = Sum::default();
+        for block in blocks {
+            lock(&block.latencies).iter().for_each(|(_, histogram)| sum.add(histogram));
+        }
+        write_histogram(text, "response_latency_ms", &labels, (&sum, buckets));
     }
 }
 
@@ -259,7 +326,7 @@ struct TcpSum {
     written: u64,
 }
 
-fn write_tcp(text: &mut String, entries: &Entries<TcpBlock>) {
+fn write_tcp(text: &mut String, entries: &[Entry<TcpBlock>]) {
     let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
     let mut sums = Vec::with_capacity(entries.len());
     for (labels, blocks) in entries {
@@ -298,10 +365,21 @@ fn write_tcp(text: &mut String, entries: &Entries<TcpBlock>) {
     }
 }
 
-fn write_histogram(text: &mut String, name: &str, labels: &str, (sum, exemplars): (&Sum, bool)) {
+/// Buckets of a histogram that are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Buckets {
+    /// Number and sum alone.
+    Last,
+    All,
+    WithExemplars,
+}
+
+fn write_histogram(text: &mut String, name: &str, labels: &str, (sum, shown): (&Sum, Buckets)) {
     let mut below = 0;
-    let exemplar = |bucket: usize| Shown(sum.exemplars[bucket].filter(|_| exemplars));
-    for (bucket, (bound, count)) in BOUNDS_MICROS.iter().zip(sum.buckets).enumerate() {
+    let exemplar =
+        |bucket: usize| Shown(sum.exemplars[bucket].filter(|_| shown == Buckets::WithExemplars));
+    let bounds = if shown == Buckets::Last { &[][..] } else { &BOUNDS_MICROS[..] };
+    for (bucket, (bound, count)) in bounds.iter().zip(sum.buckets).enumerate() {
         below += count;
         let (bound, exemplar) = (*bound as f64 / 1000.0, exemplar(bucket));
         let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}{exemplar}");

@@ -1,5 +1,6 @@
 //! A latency histogram that one thread writes and any thread reads.
 
+use super::block::Block;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -52,6 +53,15 @@ impl Histogram {
     /// A panic elsewhere must not stop the counting.
     fn exemplars(&self) -> MutexGuard<'_, Exemplars> {
         self.exemplars.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Block for Histogram {
+    fn absorb(&self, gone: &Self) {
+        for (sum, cell) in self.buckets.iter().zip(&gone.buckets) {
+            bump(sum, cell.load(Ordering::Relaxed));
+        }
+        bump(&self.sum_micros, gone.sum_micros.load(Ordering::Relaxed));
     }
 }
 

@@ -128,7 +128,7 @@ impl Recorder {
             return watched.series.clone();
         }
         let mut families = lock(&self.registry.families);
-        let family = families.counters.entry(name).or_default();
+        let family = families.counter(name);
         let Some(cell) = family.register(&labels.text(), self.registry.series_max) else {
             // The four families may overflow each by itself, which one slot per direction cannot tell apart.
             drop(families);
@@ -179,7 +179,7 @@ impl Recorder {
         text.put("error", ending.flag());
         text.resource("parent", Some(service));
         let mut families = lock(&self.registry.families);
-        let cells = families.counters.entry(family).or_default();
+        let cells = families.counter(family);
         let Some(cell) = cells.register(&text.0, self.registry.series_max) else {
             drop(families);
             return self.word(family, direction, ending.flag()).add(1);
@@ -216,7 +216,7 @@ impl Recorder {
         text.resource("route", Some(route));
         let mut families = lock(&self.registry.families);
         let mut register = |name| {
-            let family = families.counters.entry(name).or_default();
+            let family = families.counter(name);
             let cell = family.register(&text.0, self.registry.series_max);
             Counter::new(cell.unwrap_or_else(|| family.register_anyway(OVERFLOW)))
         };
@@ -259,7 +259,7 @@ impl Recorder {
     #[must_use]
     pub fn endpoints(&self, parent: &Resource, backend: &Resource) -> EndpointsGauge {
         let mut families = lock(&self.registry.families);
-        let family = families.counters.entry("outbound_http_balancer_endpoints").or_default();
+        let family = families.counter("outbound_http_balancer_endpoints");
         let mut register = |state: &str| {
             let mut text = LabelText::new();
             text.put("endpoint_state", state);
@@ -279,7 +279,7 @@ impl Recorder {
             let mut text = LabelText::new();
             text.resource("backend", Some(backend));
             reason.into_iter().for_each(|reason| text.put("reason", reason));
-            let family = families.counters.entry(name).or_default();
+            let family = families.counter(name);
             let cell = family.register(&text.0, self.registry.series_max);
             Counter::new(cell.unwrap_or_else(|| family.register_anyway(OVERFLOW)))
         };
@@ -323,8 +323,7 @@ impl Recorder {
             (_, reason) => format!("{},reason=\"{reason}\"", direction_label(direction)),
         };
         let mut families = lock(&self.registry.families);
-        let counter =
-            Counter::new(families.counters.entry(family).or_default().register_anyway(&labels));
+        let counter = Counter::new(families.counter(family).register_anyway(&labels));
         words.push((key, counter.clone()));
         counter
     }

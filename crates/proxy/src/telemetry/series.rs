@@ -1,6 +1,7 @@
 //! The numbers behind one set of labels. Each block is written by the one thread that holds its series, with a plain
 //! load and store; the scrape reads it from another. A scrape may see a request counted and its response not yet.
 
+use super::block::Block;
 use super::histogram::{Exemplar, Histogram, bump};
 use crate::ending::{Ending, Fault};
 use std::cell::{Cell, RefCell};
@@ -87,7 +88,7 @@ impl HttpSeries {
         let answer = Answer { status, grpc: grpc_status, ending };
         let mut answers = self.answers.borrow_mut();
         let known = answers.iter().position(|known| known.answer == answer);
-        let at = known.unwrap_or_else(|| self.add(&mut answers, answer));
+        let at = known.unwrap_or_else(|| self.block.add(&mut answers, answer));
         bump(&answers[at].count, 1);
         answers[at].latency.observe(latency);
     }
@@ -100,7 +101,9 @@ impl HttpSeries {
             histogram.remember(exemplar);
         }
     }
+}
 
+impl HttpBlock {
     /// A place for an answer that was not seen before.
     #[cold]
     fn add(&self, answers: &mut Vec<Arc<Answered>>, answer: Answer) -> usize {
@@ -112,7 +115,7 @@ impl HttpSeries {
         if let Some(at) = answers.iter().position(|known| known.answer == answer) {
             return at;
         }
-        let mut latencies = lock(&self.block.latencies);
+        let mut latencies = lock(&self.latencies);
         let latency = latencies.iter().find(|(status, _)| *status == answer.status);
         let latency = latency.map(|(_, histogram)| histogram.clone()).unwrap_or_else(|| {
             let histogram = Arc::new(Histogram::default());
@@ -120,9 +123,29 @@ impl HttpSeries {
             histogram
         });
         let answered = Arc::new(Answered { answer, count: AtomicU64::new(0), latency });
-        lock(&self.block.answers).push(answered.clone());
+        lock(&self.answers).push(answered.clone());
         answers.push(answered);
         answers.len() - 1
+    }
+}
+
+impl Block for HttpBlock {
+    fn absorb(&self, gone: &Self) {
+        bump(&self.requests, gone.requests.load(Ordering::Relaxed));
+        let mut answers = lock(&self.answers).clone();
+        for answered in lock(&gone.answers).iter() {
+            let known = answers.iter().position(|known| known.answer == answered.answer);
+            let at = known.unwrap_or_else(|| self.add(&mut answers, answered.answer));
+            bump(&answers[at].count, answered.count.load(Ordering::Relaxed));
+        }
+        let latencies = lock(&self.latencies);
+        for (status, histogram) in lock(&gone.latencies).iter() {
+            let same = latencies.iter().find(|(known, _)| known == status);
+            if let Some((_, sum)) = same.or_else(|| latencies.iter().find(|(known, _)| *known == 0))
+            {
+                sum.absorb(histogram);
+            }
+        }
     }
 }
 
@@ -133,6 +156,15 @@ pub struct TcpBlock {
     pub(super) closed: [AtomicU64; ERRNOS.len()],
     pub(super) read: AtomicU64,
     pub(super) written: AtomicU64,
+}
+
+impl Block for TcpBlock {
+    fn absorb(&self, gone: &Self) {
+        let Self { opened, closed, read, written } = self;
+        let sums = [opened, read, written].into_iter().chain(closed);
+        let cells = [&gone.opened, &gone.read, &gone.written].into_iter().chain(&gone.closed);
+        sums.zip(cells).for_each(|(sum, cell)| bump(sum, cell.load(Ordering::Relaxed)));
+    }
 }
 
 /// Connections of one set of labels, on one thread.

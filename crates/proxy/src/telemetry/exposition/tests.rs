@@ -1,4 +1,5 @@
 use crate::ending::Ending;
+use crate::telemetry::detail::Detail;
 use crate::telemetry::exposition::PLAIN;
 use crate::telemetry::histogram::Exemplar;
 use crate::telemetry::openmetrics;
@@ -113,7 +114,7 @@ fn check_labels(mut rest: &str) {
 
 #[test]
 fn names_and_labels_are_linkerds() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     let http = recorder.http(&inbound(80));
     http.request();
@@ -127,7 +128,7 @@ fn names_and_labels_are_linkerds() {
     tcp.read(10);
     tcp.wrote(20);
     tcp.closed(Ending::UpstreamReset);
-    let samples = parse(&registry.exposition());
+    let samples = parse(&registry.exposition(Detail::Full));
     let check = |series: &str, value: f64| {
         assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
     };
@@ -164,24 +165,24 @@ fn names_and_labels_are_linkerds() {
 
 #[test]
 fn exemplars_are_in_openmetrics_alone() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     let series = recorder.http(&inbound(80));
     let latency = Duration::from_micros(2500);
     series.response(200, None, Ending::Complete, latency);
     let at = std::time::UNIX_EPOCH + Duration::from_millis(1_795_251_901_023);
     series.remember(200, Exemplar { trace_id: 0xabc, latency, at });
-    let text = registry.exposition_with_exemplars();
+    let text = registry.exposition_with_exemplars(Detail::Full);
     let expected =
         "le=\"3\"} 1 # {trace_id=\"00000000000000000000000000000abc\"} 2.5 1795251901.023\n";
     assert!(text.contains(expected), "{text}");
     assert_eq!(text.matches("trace_id").count(), 1);
-    assert!(!registry.exposition().contains("trace_id"));
+    assert!(!registry.exposition(Detail::Full).contains("trace_id"));
 }
 
 #[test]
 fn openmetrics_is_strict() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     let series = recorder.http(&inbound(80));
     let latency = Duration::from_micros(2500);
@@ -191,7 +192,7 @@ fn openmetrics_is_strict() {
     series.remember(404, Exemplar { trace_id: 2, latency, at: std::time::UNIX_EPOCH });
     recorder.detected(Direction::Inbound, latency, true);
     recorder.concurrency_limit(8);
-    let open = openmetrics::of(&registry.exposition_with_exemplars());
+    let open = openmetrics::of(&registry.exposition_with_exemplars(Detail::Full));
     assert_eq!(open.match_indices("# EOF").map(|(at, _)| at).collect::<Vec<_>>(), [open.len() - 6]);
     let (mut family, mut kind, mut counters, mut exemplars) = ("", "", 0, 0);
     for line in open.lines() {
@@ -215,7 +216,7 @@ fn openmetrics_is_strict() {
 
 #[test]
 fn what_is_counted_by_words() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     recorder.tls_refused(Direction::Inbound, "expired");
     recorder.tls_refused(Direction::Inbound, "expired");
@@ -258,7 +259,7 @@ fn what_is_counted_by_words() {
     let ejections = recorder.ejections(&backend);
     ejections.ejected("success_rate");
     ejections.set(1);
-    let text = registry.exposition();
+    let text = registry.exposition(Detail::Full);
     let samples = parse(&text);
     assert_eq!(samples[r#"tls_refused_total{direction="inbound",reason="expired"}"#], 2.0);
     assert_eq!(samples[r#"outbound_tcp_errors_total{error="upstream_refused"}"#], 1.0);
@@ -281,16 +282,144 @@ fn what_is_counted_by_words() {
     for (family, _, _) in PLAIN {
         assert!(text.contains(&format!("# TYPE {family} ")), "{family}");
     }
-    let families = &registry.families.lock().unwrap().counters;
-    for family in families.keys() {
-        assert!(PLAIN.iter().any(|(known, _, _)| known == family), "{family} has no help");
+    let families = registry.families.lock().unwrap().counters();
+    for (family, _) in families {
+        assert!(PLAIN.iter().any(|(known, _, _)| *known == family), "{family} has no help");
     }
     drop(gauge);
 }
 
+/// Labels of the pod with this number as a server of requests, of a Service of its own.
+fn outbound(pod: u8) -> HttpLabels {
+    let name = format!("s{pod}");
+    HttpLabels {
+        direction: Direction::Outbound,
+        target: ([10, 0, 1, pod], 80).into(),
+        tls: TlsLabel::Mutual(PeerName::parse(&format!("spiffe://td/ns/a/sa/{name}")).ok()),
+        endpoint_labels: [("pod".into(), name.as_str().into())].into(),
+        server: Some(Resource::object("", "Service", "a", &name)),
+        route: Some(Resource::default_named("http")),
+        authz: None,
+    }
+}
+
+fn samples_of(registry: &Arc<Registry>, detail: Detail) -> BTreeMap<String, f64> {
+    parse(&registry.exposition(detail))
+}
+
+#[test]
+fn lean_metrics_sum_what_they_cannot_tell_apart() {
+    let registry = Registry::new(100, IDLE, Detail::Lean);
+    let recorder = Recorder::new(registry.clone());
+    for (port, status, latency) in [(80, 200, 1), (81, 200, 2), (81, 503, 4)] {
+        let series = recorder.http(&inbound(port));
+        series.request();
+        series.response(status, None, Ending::Complete, Duration::from_millis(latency));
+    }
+    recorder.tcp(&outbound_tcp("web-1")).opened();
+    recorder.tcp(&outbound_tcp("web-2")).opened();
+    recorder.authz(Transport::Http, true, &authz()).add(3);
+    let peers = [("a", 2), ("b", 3)].map(|(name, ready)| {
+        let service = Resource::object("", "Service", "default", name);
+        let (gauge, other) =
+            (recorder.endpoints(&service, &service), Recorder::new(registry.clone()));
+        let other = other.endpoints(&service, &service);
+        gauge.set(ready, 0);
+        other.set(ready, 0);
+        (gauge, other)
+    });
+    let samples = samples_of(&registry, Detail::Lean);
+    let check = |series: &str, value: f64| {
+        assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
+    };
+    let base = "direction=\"inbound\",tls=\"true\",client_id=\"spiffe://td/ns/a/sa/web\",\
+        srv_group=\"\",srv_kind=\"default\",srv_name=\"all-unauthenticated\"";
+    check(&format!("request_total{{{base}}}"), 3.0);
+    let response = |rest: &str| format!("response_total{{{base},{rest}}}");
+    check(&response("status_code=\"200\",classification=\"success\""), 2.0);
+    check(&response("status_code=\"503\",classification=\"failure\""), 1.0);
+    check("response_latency_ms_bucket{direction=\"inbound\",le=\"2\"}", 2.0);
+    check("response_latency_ms_count{direction=\"inbound\"}", 3.0);
+    check("response_latency_ms_sum{direction=\"inbound\"}", 7.0);
+    let plain = "direction=\"outbound\",peer=\"dst\",tls=\"no_identity\",\
+        no_tls_reason=\"not_provided_by_service_discovery\"";
+    check(&format!("tcp_open_total{{{plain}}}"), 2.0);
+    check("outbound_http_balancer_endpoints{endpoint_state=\"ready\"}", 5.0);
+    let allowed = samples.iter().find(|(series, _)| series.starts_with("inbound_http_authz_allow"));
+    assert!(allowed.is_some_and(|(series, value)| *value == 3.0 && !series.contains("target")));
+    let full = samples_of(&registry, Detail::Full);
+    assert!(full.keys().any(|series| series.contains("target_port=\"81\"")), "{full:#?}");
+    drop(peers);
+}
+
+/// Prometheus takes a counter that falls for a restart, and would count all its requests again.
+#[test]
+fn a_lean_sum_does_not_fall_when_one_of_its_label_sets_leaves() {
+    let registry = Registry::new(100, IDLE, Detail::Lean);
+    let recorder = Recorder::new(registry.clone());
+    let held = recorder.http(&inbound(1));
+    let gone = recorder.http(&inbound(2));
+    for series in [&held, &gone] {
+        series.request();
+        series.response(200, None, Ending::Complete, Duration::from_millis(5));
+    }
+    gone.response(404, Some(5), Ending::Complete, Duration::from_millis(5));
+    recorder.authz(Transport::Http, true, &authz()).add(3);
+    let tcp = recorder.tcp(&outbound_tcp("web-1"));
+    tcp.opened();
+    recorder.tcp(&outbound_tcp("web-2")).closed(Ending::UpstreamReset);
+    let counted = |samples: BTreeMap<String, f64>| -> BTreeMap<String, f64> {
+        let is_ours =
+            |series: &str| ["request_", "response_", "tcp_"].iter().any(|s| series.starts_with(s));
+        samples.into_iter().filter(|(series, _)| is_ours(series)).collect()
+    };
+    let before = counted(samples_of(&registry, Detail::Lean));
+    drop(gone);
+    recorder.sweep(Instant::now() + IDLE * 2);
+    recorder.sweep(Instant::now() + IDLE * 4);
+    let full = samples_of(&registry, Detail::Full);
+    assert!(!full.keys().any(|series| series.contains("target_port=\"2\"")), "{full:#?}");
+    assert_eq!(counted(samples_of(&registry, Detail::Lean)), before);
+    assert_eq!(before["response_latency_ms_count{direction=\"inbound\"}"], 3.0);
+    // A sum leaves with its last label set, and begins at zero as after a restart.
+    drop((held, tcp));
+    recorder.sweep(Instant::now() + IDLE * 6);
+    recorder.sweep(Instant::now() + IDLE * 8);
+    assert_eq!(counted(samples_of(&registry, Detail::Lean)), BTreeMap::new());
+    recorder.http(&inbound(1)).request();
+    let again = samples_of(&registry, Detail::Lean);
+    assert!(
+        again.iter().any(|(series, value)| series.starts_with("request_total") && *value == 1.0)
+    );
+}
+
+#[test]
+fn lean_metrics_stay_lean_with_twenty_peers() {
+    let registry = Registry::new(1000, IDLE, Detail::Lean);
+    let recorder = Recorder::new(registry.clone());
+    let mut gauges = Vec::new();
+    for peer in 0..20 {
+        let client = HttpLabels {
+            tls: TlsLabel::Mutual(PeerName::parse(&format!("spiffe://td/ns/a/sa/s{peer}")).ok()),
+            ..inbound(80)
+        };
+        for series in [recorder.http(&client), recorder.http(&outbound(peer))] {
+            for status in [200, 404, 503] {
+                series.request();
+                series.response(status, None, Ending::Complete, Duration::from_millis(1));
+            }
+        }
+        let service = Resource::object("", "Service", "a", &format!("s{peer}"));
+        gauges.push(recorder.endpoints(&service, &service));
+    }
+    let lean = samples_of(&registry, Detail::Lean).len();
+    assert!(lean <= 220, "{lean} series, and about 60 of connections, identity and discovery");
+    assert!(samples_of(&registry, Detail::Full).len() > 2000);
+}
+
 #[test]
 fn threads_are_summed() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let counted = Arc::new(std::sync::Barrier::new(5));
     let read = Arc::new(std::sync::Barrier::new(5));
     let threads: Vec<_> = (0..4)
@@ -314,7 +443,7 @@ fn threads_are_summed() {
 }
 
 fn total(registry: &Arc<Registry>, family: &str) -> (usize, f64) {
-    let samples = parse(&registry.exposition());
+    let samples = parse(&registry.exposition(Detail::Full));
     let of_family = samples
         .iter()
         .filter(|(series, _)| series.split('{').next() == Some(family))
@@ -324,7 +453,7 @@ fn total(registry: &Arc<Registry>, family: &str) -> (usize, f64) {
 
 #[test]
 fn a_hundred_thousand_label_sets_are_capped_and_none_is_lost() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     for number in 0..100_000_u32 {
         let [_, a, b, c] = number.to_be_bytes();
@@ -335,12 +464,12 @@ fn a_hundred_thousand_label_sets_are_capped_and_none_is_lost() {
     }
     assert_eq!(total(&registry, "request_total"), (101, 100_000.0));
     assert_eq!(total(&registry, "response_total"), (101, 100_000.0));
-    assert!(registry.exposition().len() < 1 << 20);
+    assert!(registry.exposition(Detail::Full).len() < 1 << 20);
 }
 
 #[test]
 fn an_application_that_invents_statuses_is_capped() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     let series = recorder.http(&inbound(80));
     for status in 200..600 {
@@ -350,12 +479,12 @@ fn an_application_that_invents_statuses_is_capped() {
     }
     let (count, sum) = total(&registry, "response_total");
     assert_eq!((count, sum), (65, 6800.0));
-    assert!(registry.exposition().contains("status_code=\"other\""));
+    assert!(registry.exposition(Detail::Full).contains("status_code=\"other\""));
 }
 
 #[test]
 fn idle_series_leave_and_held_ones_stay() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     let start = Instant::now();
     let held = recorder.http(&inbound(1));
@@ -375,7 +504,7 @@ fn idle_series_leave_and_held_ones_stay() {
 
 #[test]
 fn a_series_that_one_of_two_threads_lets_go_does_not_fall() {
-    let registry = Registry::new(100, IDLE);
+    let registry = Registry::new(100, IDLE, Detail::Full);
     let (a, b) = (Recorder::new(registry.clone()), Recorder::new(registry.clone()));
     let held = a.http(&inbound(1));
     held.request();
@@ -389,18 +518,18 @@ fn a_series_that_one_of_two_threads_lets_go_does_not_fall() {
 
 #[test]
 fn a_full_family_has_room_again_after_idle_series_left() {
-    let registry = Registry::new(2, IDLE);
+    let registry = Registry::new(2, IDLE, Detail::Full);
     let recorder = Recorder::new(registry.clone());
     recorder.http(&inbound(1)).request();
     recorder.http(&inbound(3)).request();
     recorder.http(&inbound(2)).request();
     assert!(
         registry
-            .exposition()
+            .exposition(Detail::Full)
             .contains("request_total{direction=\"inbound\",overflow=\"true\"} 1\n")
     );
     recorder.sweep(Instant::now() + IDLE * 2);
     recorder.sweep(Instant::now() + IDLE * 4);
     recorder.http(&inbound(2)).request();
-    assert!(registry.exposition().contains("target_port=\"2\""));
+    assert!(registry.exposition(Detail::Full).contains("target_port=\"2\""));
 }
