@@ -2,7 +2,7 @@
 
 use crate::ca::root::Brought;
 use clap::{Parser, Subcommand};
-use leno_inject::annotation::{Resources, value};
+use leno_inject::annotation::{self, Resources, Settings, value};
 use leno_inject::scope::Words;
 use leno_inject::{HostNetwork, Mesh};
 use leno_runtime::duration;
@@ -76,6 +76,9 @@ pub struct Run {
     /// Default memory limit of each proxy.
     #[arg(long, value_name = "QUANTITY", requires = "kubernetes", value_parser = quantity)]
     pub proxy_memory_limit: Option<String>,
+    /// Default of a setting of each proxy, by the name of its annotation, e.g. metrics=full; repeatable.
+    #[arg(long, value_name = "NAME=VALUE", requires = "kubernetes", value_parser = setting)]
+    pub proxy_setting: Vec<(String, String)>,
     /// Read linkerd.io/inject if leno.dev/inject is absent; use false beside linkerd's own injector.
     #[arg(long, value_name = "BOOLEAN", default_value_t = true, action = clap::ArgAction::Set)]
     pub linkerd_annotations: bool,
@@ -179,6 +182,7 @@ impl Run {
                 memory_request: self.proxy_memory_request.clone(),
                 memory_limit: self.proxy_memory_limit.clone(),
             },
+            settings: self.settings(),
             words: self.words(),
             host_network: match self.host_network.as_str() {
                 "refuse" => HostNetwork::Refuse,
@@ -190,11 +194,25 @@ impl Run {
         }
     }
 
+    /// Settings of all proxies; each was read with the command line, and the last of a name holds.
+    fn settings(&self) -> Settings {
+        let given = self.proxy_setting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        annotation::of_mesh(given).unwrap_or_default()
+    }
+
     /// Whose annotations about injection are read.
     #[must_use]
     pub fn words(&self) -> Words {
         if self.linkerd_annotations { Words::LinkerdsToo } else { Words::OursAlone }
     }
+}
+
+/// `metrics=full`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
+    annotation::of_mesh([(name, value)]).map_err(|wrong| wrong.join("; "))?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// A quantity of Kubernetes.
@@ -252,6 +270,18 @@ mod tests {
             memory_limit: Some("1.34e+08".to_owned()),
         };
         assert_eq!((said.resources, said.words), (expected, Words::OursAlone));
+        let said = mesh("--proxy-setting=metrics=full --proxy-setting=tracing-sampling-rate=5%");
+        let settings = said.unwrap().settings;
+        assert_eq!(settings.get("metrics"), Some("full"));
+        assert_eq!(settings.get("tracing-sampling-rate"), Some("5%"));
+        for (wrong, why) in [
+            ("metrics", "\"metrics\" is not NAME=VALUE"),
+            ("metrics=all", "\"all\" is not one of lean, full"),
+            ("metric=full", "metric is not a setting of proxies"),
+        ] {
+            let refused = mesh(&format!("--proxy-setting={wrong}")).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
         let wrong = mesh("--proxy-cpu-request=much").unwrap_err();
         assert!(wrong.contains("\"much\" is not a quantity such as 100m"), "{wrong}");
     }

@@ -206,6 +206,13 @@ impl Settings {
         self.values.get(name).map(String::as_str)
     }
 
+    /// Takes over what the mesh as a whole says, where neither the pod nor its namespace says otherwise.
+    pub(crate) fn fill(&mut self, mesh: &Self) {
+        for (name, value) in &mesh.values {
+            self.values.entry(name).or_insert_with(|| value.clone());
+        }
+    }
+
     /// Variables for the proxy, in the order of [`VOCABULARY`].
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
         VOCABULARY.iter().filter_map(|word| match word.to {
@@ -274,6 +281,25 @@ pub fn read<'a>(
         }
     }
     if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
+}
+
+/// Settings of the mesh as a whole, by the names and with the values of annotations.
+///
+/// # Errors
+/// Every mistake, one sentence each.
+pub fn of_mesh<'a>(
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Settings, Vec<String>> {
+    let (mut read, mut wrong) = (Settings::default(), Vec::new());
+    for (name, text) in settings {
+        let is_variable = |word: &&Word| word.name == name && matches!(word.to, To::Variable(_));
+        match VOCABULARY.iter().find(is_variable).map(|word| (word.name, (word.read)(text))) {
+            Some((name, Ok(value))) => drop(read.values.insert(name, value)),
+            Some((_, Err(why))) => wrong.push(format!("{name}: {why}")),
+            None => wrong.push(format!("{name} is not a setting of proxies")),
+        }
+    }
+    if wrong.is_empty() { Ok(read) } else { Err(wrong) }
 }
 
 fn read_one<'a>(

@@ -83,6 +83,7 @@ pub fn inject(pod: &Value, namespace: &Namespace<'_>, otherwise: Wish, mesh: &Me
         Ok(_) if !wrong.is_empty() => Outcome::Refuse(wrong),
         Ok(_) if whole => Outcome::Skip(format!("it already has {}", names::PROXY)),
         Ok(mut settings) => {
+            settings.fill(&mesh.settings);
             let mut warnings = std::mem::take(&mut settings.warnings);
             warnings.extend(warn(spec, &marks, namespace, &settings, mesh.words));
             warnings.extend(mesh::unknown_name(spec, mesh));

@@ -1,6 +1,6 @@
 //! What the mesh as a whole says about its proxies.
 
-use crate::annotation::Resources;
+use crate::annotation::{Resources, Settings};
 use crate::scope::Words;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -25,6 +25,8 @@ pub struct Mesh {
     pub trust_anchors: String,
     /// What a proxy asks for where its pod says nothing.
     pub resources: Resources,
+    /// What annotations set otherwise: metrics and traces.
+    pub settings: Settings,
     /// Whose annotations about injection are read.
     pub words: Words,
     /// What becomes of pods on the node's network.
@@ -102,6 +104,7 @@ impl Default for Mesh {
                 memory_request: Some("20Mi".to_owned()),
                 ..Resources::default()
             },
+            settings: Settings::default(),
             words: Words::LinkerdsToo,
             host_network: HostNetwork::default(),
             prometheus_annotations: false,

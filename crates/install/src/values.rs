@@ -310,7 +310,7 @@ mod tests {
         check(
             "proxy.imgae=x",
             &[
-                "proxy.imgae is unknown; known values here: image, imagePullPolicy, prometheusAnnotations, resources",
+                "proxy.imgae is unknown; known values here: image, imagePullPolicy, metrics, prometheusAnnotations, resources, tracing",
             ],
         );
         check(

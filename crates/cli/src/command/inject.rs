@@ -62,6 +62,7 @@ fn mesh(wish: &Inject) -> anyhow::Result<Mesh> {
         trust_domain: wish.trust_domain.clone(),
         trust_anchors: wish.trust_anchors.clone(),
         resources: defaults.resources,
+        settings: defaults.settings,
         words: defaults.words,
         host_network: defaults.host_network,
         prometheus_annotations: defaults.prometheus_annotations,

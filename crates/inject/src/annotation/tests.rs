@@ -111,6 +111,37 @@ fn annotations() {
     );
 }
 
+#[test]
+fn settings_of_the_mesh_give_way_to_annotations() {
+    let check = |mesh: &[(&str, &str)], pod: &[(&str, &str)], expected: Result<&str, &str>| {
+        let said = of_mesh(mesh.iter().copied()).map(|mesh| {
+            let mut settings = read(pod.iter().copied(), [], &|_| None).unwrap();
+            settings.fill(&mesh);
+            let values = settings.values.iter().map(|(name, value)| format!("{name}={value}"));
+            values.collect::<Vec<_>>().join("; ")
+        });
+        let said = said.map_err(|wrong| wrong.join("; "));
+        assert_eq!(said, expected.map(str::to_owned).map_err(str::to_owned), "{mesh:?} {pod:?}");
+    };
+    let collector = ("tracing-collector", "http://otel.obs:4318");
+    let off = [("config.leno.dev/tracing-sampling-rate", "100%"), ("leno.dev/metrics", "full")];
+    check(&[], &[], Ok(""));
+    check(&[collector], &[], Ok("tracing-collector=http://otel.obs:4318"));
+    check(
+        &[collector, ("tracing-sampling-rate", "5%")],
+        &off,
+        Ok("metrics=full; tracing-collector=http://otel.obs:4318; tracing-sampling-rate=100%"),
+    );
+    check(
+        &[("tracing-sampling-rate", "5"), ("proxy-image", "x:1"), ("colour", "red")],
+        &[],
+        Err(
+            "tracing-sampling-rate: \"5\" is not a share from 0% to 100%; proxy-image is not a setting of proxies; \
+             colour is not a setting of proxies",
+        ),
+    );
+}
+
 /// What linkerd's documents give as examples, and what its code takes beside.
 #[test]
 fn values_of_linkerd() {

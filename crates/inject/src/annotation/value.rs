@@ -255,8 +255,12 @@ pub fn millis(text: &str) -> Option<u128> {
     };
     Some(amount.checked_mul(factor)?.div_ceil(below))
 }
+
 /// `http://HOST:PORT[/PATH]` or `grpc://HOST:PORT`.
-pub(super) fn collector(text: &str) -> Result<String, String> {
+///
+/// # Errors
+/// The text has another scheme, or no host or port.
+pub fn collector(text: &str) -> Result<String, String> {
     let wrong = || format!("{text:?} is not http://HOST:PORT or grpc://HOST:PORT");
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("grpc://"));
     let address = rest.ok_or_else(wrong)?.split('/').next().unwrap_or_default();
@@ -275,7 +279,10 @@ pub(super) fn headers(text: &str) -> Result<String, String> {
 }
 
 /// `0%` to `100%`.
-pub(super) fn share(text: &str) -> Result<String, String> {
+///
+/// # Errors
+/// The text is not a number with `%`, or out of range.
+pub fn share(text: &str) -> Result<String, String> {
     let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     match number {
         Some(percent) if (0.0..=100.0).contains(&percent) => Ok(text.to_owned()),

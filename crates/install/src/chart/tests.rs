@@ -121,6 +121,17 @@ fn what_becomes_of_pods_is_passed_to_the_control_plane() {
     check("control.replicas=1", &["--host-network=skip", "--prometheus-annotations=false"]);
     check("injector.hostNetwork=refuse", &["--host-network=refuse"]);
     check("proxy.prometheusAnnotations=true", &["--prometheus-annotations=true"]);
+    assert!(!deployment(&["control.replicas=1"]).to_string().contains("--proxy-setting"));
+    check(
+        "proxy.metrics=full,proxy.tracing.provider.endpoint=http://otel.obs:4318,proxy.tracing.samplingRate=5%,\
+         proxy.tracing.parentBasedSampling=false",
+        &[
+            "--proxy-setting=tracing-sampling-rate=5%",
+            "--proxy-setting=metrics=full",
+            "--proxy-setting=tracing-collector=http://otel.obs:4318",
+            "--proxy-setting=tracing-parent-based-sampling=false",
+        ],
+    );
 }
 
 /// A key that was there twice was no YAML.

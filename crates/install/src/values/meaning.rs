@@ -17,6 +17,14 @@ pub fn check(values: &Value) -> Vec<String> {
     let life = &values["identity"]["leafLifetime"];
     read("identity.leafLifetime", life, leaf_lifetime, &mut wrong);
     resources("control.resources", &control["resources"], &mut wrong);
+    let tracing = &values["proxy"]["tracing"];
+    let endpoint = &tracing["provider"]["endpoint"];
+    let collector = |text: &str| match text {
+        "" => Ok(String::new()),
+        text => value::collector(text),
+    };
+    read("proxy.tracing.provider.endpoint", endpoint, collector, &mut wrong);
+    read("proxy.tracing.samplingRate", &tracing["samplingRate"], value::share, &mut wrong);
     let proxy = &values["proxy"]["resources"];
     resources("proxy.resources", proxy, &mut wrong);
     of_proxies(proxy, &mut wrong);
@@ -105,6 +113,15 @@ mod tests {
             assert_eq!(chart::mistakes(&values), expected, "{line}");
         };
         check("control.logLevel=debug", &[]);
+        check("proxy.tracing.provider.endpoint=grpc://otel.obs:4317", &[]);
+        check("proxy.tracing.provider.endpoint=", &[]);
+        check(
+            "proxy.tracing.provider.endpoint=http://otel,proxy.tracing.samplingRate=101%",
+            &[
+                "proxy.tracing.provider.endpoint: \"http://otel\" is not http://HOST:PORT or grpc://HOST:PORT",
+                "proxy.tracing.samplingRate: \"101%\" is not a share from 0% to 100%",
+            ],
+        );
         check(r"control.logLevel=info\,leno_control::ca=debug", &[]);
         check(
             "control.logLevel=blah",
