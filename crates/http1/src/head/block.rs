@@ -35,19 +35,20 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn of(name: &[u8]) -> Self {
         let (known, kind): (&[u8], Self) = match name.len() {
-            2 => (b"te", Self::Te),
-            4 => (b"host", Self::Host),
-            6 => (b"expect", Self::Expect),
-            7 if name[0] | 0x20 == b'u' => (b"upgrade", Self::Upgrade),
-            7 => (b"trailer", Self::Trailer),
-            10 if name[0] | 0x20 == b'c' => (b"connection", Self::Connection),
-            10 => (b"keep-alive", Self::KeepAlive),
-            14 => (b"content-length", Self::ContentLength),
-            16 => (b"proxy-connection", Self::ProxyConnection),
-            17 => (b"transfer-encoding", Self::TransferEncoding),
+            2 => (b"TE", Self::Te),
+            4 => (b"Host", Self::Host),
+            6 => (b"Expect", Self::Expect),
+            7 if name[0] | 0x20 == b'u' => (b"Upgrade", Self::Upgrade),
+            7 => (b"Trailer", Self::Trailer),
+            10 if name[0] | 0x20 == b'c' => (b"Connection", Self::Connection),
+            10 => (b"Keep-Alive", Self::KeepAlive),
+            14 => (b"Content-Length", Self::ContentLength),
+            16 => (b"Proxy-Connection", Self::ProxyConnection),
+            17 => (b"Transfer-Encoding", Self::TransferEncoding),
             _ => return Self::Other,
         };
-        if name.eq_ignore_ascii_case(known) { kind } else { Self::Other }
+        // The usual spelling is compared as a whole.
+        if name == known || name.eq_ignore_ascii_case(known) { kind } else { Self::Other }
     }
 }
 

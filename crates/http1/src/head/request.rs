@@ -161,7 +161,11 @@ impl RequestHead {
 
     fn request_line(&mut self, buf: &[u8], start: usize, end: usize) -> Result<(), Malformed> {
         let line = &buf[start..end];
-        syntax::check_text(line)?;
+        // Space is the only white space of a request line.
+        let has_tab = !syntax::is_text_without_tab(line);
+        if has_tab {
+            syntax::check_text(line)?;
+        }
         let first = memchr(b' ', line).ok_or(Malformed::RequestLineInvalid)?;
         if !syntax::is_token(&line[..first]) {
             return Err(Malformed::MethodInvalid);
@@ -171,10 +175,13 @@ impl RequestHead {
             return Err(Malformed::VersionMissing);
         };
         let version = &rest[length + 1..];
-        if length == 0 || line.contains(&b'\t') || version.contains(&b' ') {
+        if length == 0 || has_tab {
             return Err(Malformed::RequestLineInvalid);
         }
-        self.version = Version::parse(version)?;
+        self.version = match Version::parse(version) {
+            Err(_) if version.contains(&b' ') => return Err(Malformed::RequestLineInvalid),
+            parsed => parsed?,
+        };
         self.method = Method::of(&line[..first]);
         self.method_span = Span::new(start, start + first);
         self.target = Span::new(start + first + 1, start + first + 1 + length);

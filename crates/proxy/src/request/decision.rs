@@ -99,10 +99,7 @@ impl Plan {
     /// Whether its rule can limit the time of the request or of an attempt.
     #[must_use]
     pub fn limits_time(&self) -> bool {
-        self.route.as_ref().is_some_and(|route| {
-            let rule = route.rule();
-            rule.retry.is_some() || rule.timeouts != Timeouts::default()
-        })
+        self.route.as_ref().is_some_and(RouteChoice::limits_time)
     }
 
     /// How long the request may take, by its rule.
@@ -114,7 +111,7 @@ impl Plan {
     /// When the request is sent again, by its rule.
     #[must_use]
     pub fn retry(&self) -> Option<&Retry> {
-        self.route.as_ref()?.rule().retry.as_deref()
+        self.route.as_ref()?.retry()
     }
 
     /// When endpoints that fail are ejected, by its Service.
@@ -168,7 +165,7 @@ pub fn outbound(
 
 /// The attempts that its rule allows for this request.
 fn attempts(choice: &RouteChoice, request: &View<'_>) -> AttemptPlan {
-    let Some(rule) = &choice.rule().retry else { return AttemptPlan::DEFAULT };
+    let Some(rule) = choice.retry() else { return AttemptPlan::DEFAULT };
     let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
     let is_idempotent = idempotent.contains(&request.method());
     let is_grpc = !rule.grpc.is_empty()

@@ -6,9 +6,10 @@ use crate::request::filters;
 use crate::request::local_reply::LocalReply;
 use crate::request::view::{Kind, View};
 use leno_model::name::Resource;
+use leno_model::retry::Retry;
 use leno_model::route::{
-    self, Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, pick,
-    pick_weighted,
+    self, Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy, OutboundProtocol, Timeouts,
+    pick, pick_weighted,
 };
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ pub struct RouteChoice {
     rule: usize,
     backend: usize,
     prefix_bytes: usize,
+    /// Most rules have neither: a request looks here in place of its rule.
+    has_filters: bool,
+    limits_time: bool,
 }
 
 /// The routes of a policy for requests of this kind.
@@ -65,11 +69,27 @@ pub fn choose(
         routes.routes.iter().position(|route| std::ptr::eq(route, picked.route)).unwrap_or(0);
     let rule =
         picked.route.rules.iter().position(|rule| std::ptr::eq(rule, picked.rule)).unwrap_or(0);
-    let prefix_bytes = picked.prefix_bytes;
-    let choice = RouteChoice { policy: policy.clone(), kind, route, rule, backend, prefix_bytes };
-    match answered(&choice.backend().filters) {
-        Some(reply) => Err(reply),
-        None => Ok(choice),
+    let backend_filters = &backend_at(&picked.rule.backends, backend).filters;
+    if let Some(reply) = answered(backend_filters) {
+        return Err(reply);
+    }
+    Ok(RouteChoice {
+        policy: policy.clone(),
+        kind,
+        route,
+        rule,
+        backend,
+        prefix_bytes: picked.prefix_bytes,
+        has_filters: !(picked.rule.filters.is_empty() && backend_filters.is_empty()),
+        limits_time: picked.rule.retry.is_some() || picked.rule.timeouts != Timeouts::default(),
+    })
+}
+
+fn backend_at(backends: &Distribution, index: usize) -> &route::Backend {
+    match backends {
+        Distribution::First(backends) => &backends[index],
+        Distribution::Random(weighted) => &weighted[index].0,
+        Distribution::Empty => unreachable!("a backend was drawn"),
     }
 }
 
@@ -112,16 +132,25 @@ impl RouteChoice {
     /// The backend that was drawn.
     #[must_use]
     pub fn backend(&self) -> &route::Backend {
-        match &self.rule().backends {
-            Distribution::First(backends) => &backends[self.backend],
-            Distribution::Random(weighted) => &weighted[self.backend].0,
-            Distribution::Empty => unreachable!("a backend was drawn"),
-        }
+        backend_at(&self.rule().backends, self.backend)
     }
 
     /// Filters of the rule, then those of the backend.
     pub fn filters(&self) -> impl Iterator<Item = &Filter> {
-        self.rule().filters.iter().chain(&self.backend().filters)
+        let own = self.has_filters.then(|| (&self.rule().filters, &self.backend().filters));
+        own.into_iter().flat_map(|(rule, backend)| rule.iter().chain(backend))
+    }
+
+    /// Whether the rule can limit the time of the request or of an attempt, as retries do.
+    #[must_use]
+    pub fn limits_time(&self) -> bool {
+        self.limits_time
+    }
+
+    /// When the request is sent again.
+    #[must_use]
+    pub fn retry(&self) -> Option<&Retry> {
+        if self.limits_time { self.rule().retry.as_deref() } else { None }
     }
 
     /// Bytes of the path that a prefix match covered.
