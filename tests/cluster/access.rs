@@ -10,7 +10,7 @@ const ACCOUNT: &str = "--as=system:serviceaccount:leno:leno-control";
 const NOBODY: &str = "--as=system:serviceaccount:default:leno-test-nobody";
 /// What may be done to what in every namespace; behind `=` is the name of the only object. As deploy/leno/templates/rbac.yaml has it:
 /// a right that is added there is added here, and somebody has thought about it twice.
-const EVERYWHERE: [&str; 35] = [
+const EVERYWHERE: [&str; 40] = [
     "authorizationpolicies.policy.leno.dev: get list watch",
     "authorizationpolicies.policy.linkerd.io: get list watch",
     "authorizationpolicies/status.policy.leno.dev: patch",
@@ -19,6 +19,7 @@ const EVERYWHERE: [&str; 35] = [
     "endpointslices.discovery.k8s.io: get list watch",
     "events.events.k8s.io: create",
     "faults.leno.dev: get list watch",
+    "faults/status.leno.dev: patch",
     "grpcroutes.gateway.networking.k8s.io: get list watch",
     "grpcroutes/status.gateway.networking.k8s.io: patch",
     "httplocalratelimitpolicies.policy.leno.dev: get list watch",
@@ -46,6 +47,10 @@ const EVERYWHERE: [&str; 35] = [
     "serviceaccounts: get list watch",
     "services: get list watch",
     "tokenreviews.authentication.k8s.io: create",
+    "xbackendtrafficpolicies.gateway.networking.x-k8s.io: get list watch",
+    "xbackendtrafficpolicies.leno.dev: get list watch",
+    "xbackendtrafficpolicies/status.gateway.networking.x-k8s.io: patch",
+    "xbackendtrafficpolicies/status.leno.dev: patch",
 ];
 /// And in its own.
 const AT_HOME: [&str; 5] = [

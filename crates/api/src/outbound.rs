@@ -7,6 +7,7 @@
 //!
 //! - `backend.rs`: backends and how endpoints are found.
 //! - `breaker.rs`: endpoints that fail.
+//! - `budget.rs`: how many retries destinations get.
 //! - `distribution.rs`: the one shape that four kinds of routes share.
 //! - `own.rs`: what linkerd's messages have no field for.
 //! - `service.rs`: linkerd's service with the message of `own.rs`.
@@ -24,6 +25,7 @@ use linkerd2_proxy_api::outbound as message;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use budget::RetryBudgetMessage;
 pub use fault::{
     AbortMessage, ClientsMessage, DelayMessage, FaultMessage, HeaderMessage, ShareMessage,
 };
@@ -37,6 +39,7 @@ use spared::Spared;
 
 mod backend;
 mod breaker;
+mod budget;
 mod connection;
 mod distribution;
 mod fault;
@@ -114,7 +117,7 @@ pub fn received(message: &PolicyMessage) -> Result<Received, WireError> {
 fn received_with(message: &PolicyMessage, patterns: &Patterns) -> Result<Received, WireError> {
     use message::proxy_protocol::Kind;
     let mut spared = Spared::default();
-    let own = &Own::of(message.own.as_ref());
+    let own = &Own::of(message.own.as_ref())?;
     let protocol = message.protocol.as_ref().and_then(|protocol| protocol.kind.as_ref());
     let protocol = protocol.ok_or(WireError::Missing("protocol.kind"))?;
     let breaker = breaker::read(breaker::accrual_of(protocol), message.own.as_ref())?;

@@ -6,11 +6,13 @@
 //! - [`route`]: routes, and what their published types have no word for.
 //! - [`policy`]: policy objects in their published types.
 //! - [`fault`]: faults in their published type.
+//! - [`backend_policy`]: XBackendTrafficPolicy in its published type.
 //! - [`file`]: directories of manifests, watched.
 //! - [`kubernetes`]: the Kubernetes API, watched.
 //!
 //! A source is a task with a `watch::Sender<Arc<Inventory>>`, and that is the interface.
 
+pub mod backend_policy;
 pub mod fault;
 pub mod file;
 pub mod kept;
@@ -20,6 +22,7 @@ pub mod parse;
 pub mod policy;
 pub mod route;
 
+use backend_policy::BackendPolicySpec;
 use fault::FaultSpec;
 use gateway_api::grpcroutes::GrpcRoute;
 use gateway_api::httproutes::HttpRoute;
@@ -366,6 +369,8 @@ kinds! {
     "GRPCRoute", "gateway.networking.k8s.io", ["v1"], GrpcRoute, Route<GrpcRoute>, GrpcRoute, grpc_routes, true;
     "ReferenceGrant", "gateway.networking.k8s.io", ["v1", "v1beta1"], ReferenceGrant, ReferenceGrant, ReferenceGrant, reference_grants, true;
     "Fault", "leno.dev", ["v1alpha1"], Fault, Policy<FaultSpec>, Policy<FaultSpec>, faults, true;
+    "XBackendTrafficPolicy", "leno.dev", ["v1alpha1"], BackendPolicy, Policy<BackendPolicySpec>, Policy<BackendPolicySpec>, backend_policies, true;
+    "XBackendTrafficPolicy.gateway.networking.x-k8s.io", "gateway.networking.x-k8s.io", ["v1alpha1"], GatewayBackendPolicy, Policy<BackendPolicySpec>, Policy<BackendPolicySpec>, gateway_backend_policies, true;
     "Server", "policy.leno.dev", ["v1beta3"], Server, Policy<ServerSpec>, Policy<ServerSpec>, servers, true;
     "AuthorizationPolicy", "policy.leno.dev", ["v1alpha1"], AuthorizationPolicy, Policy<AuthorizationPolicySpec>, Policy<AuthorizationPolicySpec>, authorization_policies, true;
     "MeshTLSAuthentication", "policy.leno.dev", ["v1alpha1"], MeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, mesh_tls_authentications, true;

@@ -8,7 +8,7 @@ pub mod parents;
 
 use crate::limit::{API_WAIT_MAX, STATUS_WRITES_PER_SECOND_MAX};
 use crate::source::kubernetes::{WATCHED, group_of};
-use crate::source::{Key, policy};
+use crate::source::{Key, backend_policy, policy, published_kind};
 use crate::world::World;
 use crate::world::policy::ObjectVerdict;
 use crate::world::route::verdict::Verdict;
@@ -116,10 +116,10 @@ impl Writer {
         failures.is_empty()
     }
 
-    /// Conditions of policy objects of Leno's own group; Linkerd's definitions have no status.
+    /// Conditions of policy objects and faults.
     async fn write_objects(&mut self, world: &World, failures: &mut Vec<(Key, anyhow::Error)>) {
-        let ours = world.object_verdicts().iter();
-        let ours = ours.filter(|verdict| group_of(verdict.key.kind).0 == policy::LENO);
+        let ours = world.object_verdicts();
+        let ours = ours.filter(|verdict| has_status(verdict));
         let verdicts: BTreeMap<&Key, &ObjectVerdict> =
             ours.map(|verdict| (&verdict.key, verdict)).collect();
         self.written_objects.retain(|key, _| verdicts.contains_key(key));
@@ -146,10 +146,15 @@ impl Writer {
         for path in paths(&verdict.key)? {
             let Some(object) = self.ask("GET", &path, None).await? else { continue };
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let next = parents::next_of_object(&object, verdict, &now);
-            let Some(conditions) = next else { return Ok(false) };
+            let next = if published_kind(verdict.key.kind) == "XBackendTrafficPolicy" {
+                parents::next_ancestors(&object, verdict, &now).map(|all| json!({"ancestors": all}))
+            } else {
+                parents::next_of_object(&object, verdict, &now)
+                    .map(|all| json!({"conditions": all}))
+            };
+            let Some(status) = next else { return Ok(false) };
             let version = &object["metadata"]["resourceVersion"];
-            let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}});
+            let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
             self.ask("PATCH", &format!("{path}/status"), Some(patch)).await?;
             return Ok(true);
         }
@@ -187,6 +192,12 @@ impl Writer {
             Err(error) => Err(anyhow!(error)).context(method.to_owned()),
         }
     }
+}
+
+/// Linkerd's definitions have no status.
+fn has_status(verdict: &ObjectVerdict) -> bool {
+    let group = group_of(verdict.key.kind).0;
+    [policy::LENO, backend_policy::LENO, backend_policy::GATEWAY_EXPERIMENTAL].contains(&group)
 }
 
 /// Where the API server may have a route: in the version that is preferred first.

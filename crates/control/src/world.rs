@@ -3,6 +3,7 @@
 //! - [`settings`]: annotations, ports, declared protocols.
 //! - [`pod`]: workloads, their addresses and identities.
 //! - [`service`]: Services, and which endpoints answer for each of their ports.
+//! - `backend_policy.rs`: how many retries Services may get.
 //! - `breaker.rs`: what Services say of endpoints that fail.
 //! - [`route`]: HTTPRoute and GRPCRoute compiled to the model's rules.
 //! - `fault.rs`: faults that routes refer to.
@@ -14,6 +15,7 @@
 //!
 //! A malformed object becomes a [`Problem`] of that object; everything else goes on.
 
+mod backend_policy;
 mod breaker;
 pub mod builder;
 mod fault;
@@ -28,6 +30,7 @@ pub mod service;
 pub mod settings;
 
 use crate::source::{Inventory, Problem};
+use backend_policy::BackendPolicies;
 use builder::{Builder, DeclaredPorts, PodsByAccount, Services};
 use leno_model::name::{SpiffeId, WorkloadId};
 use pod::Pod;
@@ -80,6 +83,7 @@ pub struct World {
     routes: Arc<Routes>,
     declared: Arc<DeclaredPorts>,
     policies: Arc<Policies>,
+    backend_policies: Arc<BackendPolicies>,
 }
 
 /// The inputs of an answer: while they are the same, the answer is too. Thousands of streams look at every new world, and few have to
@@ -127,10 +131,10 @@ impl World {
         &self.routes.verdicts
     }
 
-    /// What became of each policy object.
-    #[must_use]
-    pub fn object_verdicts(&self) -> &[ObjectVerdict] {
-        &self.policies.verdicts
+    /// What became of each policy object and each fault.
+    pub fn object_verdicts(&self) -> impl Iterator<Item = &ObjectVerdict> {
+        let verdicts = self.policies.verdicts.iter().chain(&self.backend_policies.verdicts);
+        verdicts.chain(&self.routes.faults)
     }
 
     #[must_use]

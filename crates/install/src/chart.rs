@@ -13,9 +13,10 @@ macro_rules! file {
 }
 
 /// Every template, in the order in which objects are applied: what others need comes first.
-pub const TEMPLATES: [(&str, &str); 13] = [
+pub const TEMPLATES: [(&str, &str); 14] = [
     file!("templates/namespace.yaml"),
     file!("templates/fault-definition.yaml"),
+    file!("templates/backend-policy-definition.yaml"),
     file!("templates/policy-definitions.yaml"),
     file!("templates/rbac.yaml"),
     file!("templates/identity.yaml"),

@@ -31,6 +31,74 @@ pub struct Retry {
     pub backoff: Duration,
 }
 
+/// Retries among so many requests, in percent.
+pub const BUDGET_PERCENT_MAX: u32 = 100;
+/// Requests and retries are counted over at least this time.
+pub const BUDGET_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// No interval of a budget is longer.
+pub const BUDGET_INTERVAL_MAX: Duration = Duration::from_hours(1);
+/// The largest count of retries that need no requests.
+pub const BUDGET_COUNT_MAX: u32 = 1_000_000;
+/// The shortest interval of that count.
+pub const BUDGET_RATE_INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+/// How many retries a destination may get (GEP-3388).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBudget {
+    /// Retries among so many requests, in percent.
+    pub percent: u32,
+    /// Requests and retries are counted over this time, which has whole milliseconds.
+    pub interval: Duration,
+    /// Retries that are allowed in each `count_interval`, however few requests there are.
+    pub count: u32,
+    /// In whole milliseconds.
+    pub count_interval: Duration,
+}
+
+impl Default for RetryBudget {
+    /// GEP-3388's.
+    fn default() -> Self {
+        Self {
+            percent: 20,
+            interval: Duration::from_secs(10),
+            count: 10,
+            count_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+impl RetryBudget {
+    /// The field that is out of its range, and the range.
+    ///
+    /// # Errors
+    /// Any field is.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |field, value: String, range: String| {
+            Err((field, format!("{value} is not from {range}")))
+        };
+        let Self { percent, interval, count, count_interval } = *self;
+        if percent > BUDGET_PERCENT_MAX {
+            return wrong(
+                "budget.percent",
+                percent.to_string(),
+                format!("0 to {BUDGET_PERCENT_MAX}"),
+            );
+        }
+        if !(BUDGET_INTERVAL_MIN..=BUDGET_INTERVAL_MAX).contains(&interval) {
+            return wrong("budget.interval", format!("{interval:?}"), "1s to 1h".to_owned());
+        }
+        if !(1..=BUDGET_COUNT_MAX).contains(&count) {
+            let range = format!("1 to {BUDGET_COUNT_MAX}");
+            return wrong("minRetryRate.count", count.to_string(), range);
+        }
+        if !(BUDGET_RATE_INTERVAL_MIN..=BUDGET_INTERVAL_MAX).contains(&count_interval) {
+            let value = format!("{count_interval:?}");
+            return wrong("minRetryRate.interval", value, "1ms to 1h".to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// A set of gRPC codes, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrpcCodes(u32);

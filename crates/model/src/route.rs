@@ -8,7 +8,7 @@ use crate::cors::Cors;
 use crate::fault::Fault;
 use crate::name::Resource;
 use crate::pattern::Pattern;
-use crate::retry::Retry;
+use crate::retry::{Retry, RetryBudget};
 use crate::workload::Endpoint;
 use std::sync::Arc;
 use std::time::Duration;
@@ -289,6 +289,8 @@ pub struct Balance {
     pub default_latency: Duration,
     /// How fast the moving average forgets.
     pub decay: Duration,
+    /// How many retries it may get, where that is not the default.
+    pub retry_budget: Option<RetryBudget>,
 }
 
 /// Routes of connections that are not HTTP.

@@ -231,10 +231,13 @@ impl Mesh {
         };
         let key = (balance.destination.clone(), destination.family);
         if let Some(known) = self.backends.borrow().get(&key) {
+            known.follow(balance.retry_budget);
             return Ok(known.clone());
         }
         let made = Box::pin(self.discover(destination, &backend.resource, balance)).await?;
-        Ok(self.backends.borrow_mut().entry(key).or_insert(made).clone())
+        let made = self.backends.borrow_mut().entry(key).or_insert(made).clone();
+        made.follow(balance.retry_budget);
+        Ok(made)
     }
 
     /// A backend that is asked for the first time.

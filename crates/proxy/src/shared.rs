@@ -17,6 +17,7 @@ use budget::Budget;
 use concurrency::Limiter;
 use denials::Denials;
 use in_flight::InFlight;
+use leno_model::retry::RetryBudget;
 use rate::Rates;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -53,7 +54,7 @@ pub struct Counters {
 impl Default for Counters {
     fn default() -> Self {
         Self {
-            budget: Budget::new(budget::Settings::default()),
+            budget: Budget::new(RetryBudget::default()),
             connections: Arc::default(),
             pending: Arc::default(),
             requests: Arc::default(),

@@ -26,6 +26,7 @@ use crate::telemetry::{EndpointsGauge, HttpSeries};
 use crate::thread::ThreadContext;
 use leno_model::breaker::{self, Accrual};
 use leno_model::name::Resource;
+use leno_model::retry::RetryBudget;
 use leno_model::route::OutboundPolicy;
 use leno_model::workload::{Endpoint, EndpointSet};
 use std::cell::{Cell, RefCell};
@@ -311,6 +312,8 @@ pub struct Backend {
     pub counters: Arc<Counters>,
     /// What its Service allows to be under way.
     limits: Cell<breaker::Limits>,
+    /// How many retries it may get, where that is not the default.
+    retry_budget: Cell<Option<RetryBudget>>,
     balancer: RefCell<Balancer<Peer>>,
     /// Endpoints of the other family that have no proxy: where nobody listens on the family that was called, the pod's other
     /// address is tried.
@@ -426,6 +429,7 @@ impl Backend {
             resource,
             counters,
             limits: Cell::default(),
+            retry_budget: Cell::default(),
             balancer: RefCell::new(Balancer::new(settings)),
             others: RefCell::new(Balancer::new(settings)),
             endpoints: RefCell::new(None),
@@ -509,6 +513,14 @@ impl Backend {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Changes the retry budget that all threads share, where the policy has another one than before.
+    pub fn follow(&self, budget: Option<RetryBudget>) {
+        if self.retry_budget.get() != budget {
+            self.retry_budget.set(budget);
+            self.counters.budget.change(budget.unwrap_or_default());
+        }
     }
 
     /// A place among those that wait for a connection.

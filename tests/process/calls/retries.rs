@@ -164,3 +164,37 @@ fn grpc_calls_are_made_again() {
     assert_eq!(said("Pushback"), 1);
     assert_eq!(denied(&mesh, "pushback"), 1.0);
 }
+
+#[test]
+fn a_policy_changes_the_budget() {
+    let (mesh, server) = site("calls-retries-policy");
+    let policy = |count: u32| {
+        let constraint = json!({
+            "budget": {"percent": 0}, "minRetryRate": {"count": count, "interval": "1h"},
+        });
+        let policy = json!({
+            "apiVersion": "leno.dev/v1alpha1", "kind": "XBackendTrafficPolicy",
+            "metadata": {"name": "p", "namespace": leno_tests::manifest::NAMESPACE},
+            "spec": {
+                "targetRefs": [{"group": "", "kind": "Service", "name": "server"}],
+                "retryConstraint": constraint,
+            },
+        });
+        mesh.manifests().write(&policy).expect("write the policy");
+    };
+    // The proxy has the policy when it has the route that was written after it.
+    let retry =
+        |attempts: u32| json!({"retry": {"codes": [503], "attempts": attempts, "backoff": "1ms"}});
+    policy(2);
+    route(&mesh, "HTTPRoute", &json!({}), retry(1));
+    for _ in 0..10 {
+        curl(&mesh, "/busy", &[]).check(503, "no");
+    }
+    assert_eq!((server.count("GET /busy"), denied(&mesh, "budget")), (10 + 2, 8.0));
+    policy(5);
+    route(&mesh, "HTTPRoute", &json!({"retry.leno.dev/limit": "1"}), retry(1));
+    for _ in 0..10 {
+        curl(&mesh, "/busy", &[]).check(503, "no");
+    }
+    assert_eq!((server.count("GET /busy"), denied(&mesh, "budget")), (20 + 5, 8.0 + 7.0));
+}

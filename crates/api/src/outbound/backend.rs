@@ -43,6 +43,7 @@ fn balance(message: &BalanceP2c) -> Result<Balance, WireError> {
         destination: parts::some_text(&get.path, "balancer.discovery.dst.path")?,
         default_latency: parts::duration(default_rtt.as_ref(), "balancer.load.default_rtt")?,
         decay: parts::duration(decay.as_ref(), "balancer.load.decay")?,
+        retry_budget: None,
     })
 }
 

@@ -73,7 +73,7 @@ fn rule(
         filters: own.merge(spot, filters(&message.filters)?)?,
         backends: distribution(message.backends.as_ref(), |number, one| {
             let filters = own.merge(spot.backend(number), filters(&one.filters)?)?;
-            backend(one.backend.as_ref(), filters)
+            backend(one.backend.as_ref(), filters).map(|backend| own.complete(backend))
         })?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
         retry: retry::grpc(message.retry.as_ref())?,
@@ -245,6 +245,7 @@ pub(super) fn routes_message(
 ) -> Result<Vec<message::GrpcRoute>, WireError> {
     let mut rule = |rule: &HttpRule, spot: Spot| {
         let backends = distribution_message(&rule.backends, |number, backend| {
+            own.backend(backend);
             route_backend_message(backend, (own, spot.backend(number)))
         })?;
         let filters = own.split(spot, rule.filters.iter(), filter_message, failing)?;

@@ -4,11 +4,12 @@
 //! do something wrong, a failure stands in linkerd's list at the same place, and this filter stands instead of the failure.
 
 use super::backend::{backend, backend_message};
+use super::budget::{self, Budgets, RetryBudgetMessage};
 use super::fault::{self, FaultMessage};
 use crate::{WireError, matching, parts};
 use leno_model::cors::{Cors, OriginMatch};
 use leno_model::limit::FILTERS_MAX;
-use leno_model::route::{Filter, Mirror, Rewrite};
+use leno_model::route::{Backend, Filter, Mirror, Rewrite};
 use linkerd2_proxy_api::{meta, outbound as message};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,6 +43,9 @@ pub struct OwnMessage {
     /// What linkerd's failure accrual has no field for.
     #[prost(message, optional, tag = "2")]
     pub breaker: Option<BreakerMessage>,
+    /// Destinations with a retry budget of their own.
+    #[prost(message, repeated, tag = "3")]
+    pub budgets: Vec<RetryBudgetMessage>,
 }
 
 /// What a Service says about its endpoints.
@@ -195,18 +199,29 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The filters of a message by their place.
+/// The filters of a message by their place, and the budgets of its destinations.
 #[derive(Default)]
-pub(super) struct Own<'a>(HashMap<Spot, &'a [FilterMessage]>);
+pub(super) struct Own<'a> {
+    filters: HashMap<Spot, &'a [FilterMessage]>,
+    budgets: Budgets<'a>,
+}
 
 impl<'a> Own<'a> {
-    pub(super) fn of(message: Option<&'a OwnMessage>) -> Self {
+    pub(super) fn of(message: Option<&'a OwnMessage>) -> Result<Self, WireError> {
         let lists = message.map(|own| own.filters.as_slice()).unwrap_or_default();
         let list = |list: &'a FiltersMessage| {
             let FiltersMessage { protocol, route, rule, backend, ref filters } = *list;
             (Spot { protocol, route, rule, backend }, filters.as_slice())
         };
-        Self(lists.iter().map(list).collect())
+        Ok(Self {
+            filters: lists.iter().map(list).collect(),
+            budgets: budget::read(message.map_or(&[], |own| &own.budgets))?,
+        })
+    }
+
+    /// What linkerd's words say of a backend, with its budget.
+    pub(super) fn complete(&self, backend: Backend) -> Backend {
+        budget::complete(&self.budgets, backend)
     }
 
     /// All filters of a rule or backend, whose filters in linkerd's words are `standard`.
@@ -215,7 +230,7 @@ impl<'a> Own<'a> {
         spot: Spot,
         mut standard: Vec<Filter>,
     ) -> Result<Vec<Filter>, WireError> {
-        for message in self.0.get(&spot).copied().unwrap_or_default() {
+        for message in self.filters.get(&spot).copied().unwrap_or_default() {
             let position = message.position as usize;
             let places = if message.instead { standard.len() } else { standard.len() + 1 };
             if position >= places {
@@ -234,9 +249,12 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Filters that linkerd's messages have no field for, as they are collected.
+/// What linkerd's messages have no field for, as it is collected.
 #[derive(Default)]
-pub(super) struct Collected(Vec<FiltersMessage>);
+pub(super) struct Collected {
+    filters: Vec<FiltersMessage>,
+    budgets: Vec<RetryBudgetMessage>,
+}
 
 impl Collected {
     /// The filters of a rule or backend in linkerd's words. The others are collected. `standard` returns no filter where
@@ -261,14 +279,19 @@ impl Collected {
         }
         if !own.is_empty() {
             let Spot { protocol, route, rule, backend } = spot;
-            self.0.push(FiltersMessage { protocol, route, rule, backend, filters: own });
+            self.filters.push(FiltersMessage { protocol, route, rule, backend, filters: own });
         }
         Ok(messages)
     }
 
+    /// Notes what linkerd's words cannot say of a backend.
+    pub(super) fn backend(&mut self, backend: &Backend) {
+        budget::collect(&mut self.budgets, backend);
+    }
+
     pub(super) fn message(self, breaker: Option<BreakerMessage>) -> Option<OwnMessage> {
-        let is_empty = self.0.is_empty() && breaker.is_none();
-        (!is_empty).then_some(OwnMessage { filters: self.0, breaker })
+        let own = OwnMessage { filters: self.filters, breaker, budgets: self.budgets };
+        (own != OwnMessage::default()).then_some(own)
     }
 }
 

@@ -6,6 +6,7 @@ use leno_model::fault::{Abort, Clients, Fault, Share};
 use leno_model::name::Resource;
 use leno_model::pattern::Pattern;
 use leno_model::policy::Suffix;
+use leno_model::retry::RetryBudget;
 use leno_model::route::{
     Backend, BackendKind, Balance, Distribution, Failure, Filter, HeaderChange, HeaderMatch,
     HostMatch, HttpRoute, HttpRoutes, HttpRule, Mirror, OpaqueRoute, OpaqueRoutes, PathMatch,
@@ -26,6 +27,7 @@ fn balance(name: &str) -> Backend {
             destination: format!("{name}.default.svc.cluster.local:9080").into(),
             default_latency: Duration::from_millis(30),
             decay: Duration::from_secs(10),
+            retry_budget: None,
         }),
         filters: Vec::new(),
     }
@@ -119,12 +121,12 @@ fn http_routes() -> HttpRoutes {
     ];
     let answering = Backend { filters: vec![fail(404, 0, 0)], ..balance("b") };
     let broken = Backend { kind: BackendKind::Broken, ..answering.clone() };
-    let backends = Distribution::Random(vec![
-        (balance("a"), 90),
-        (answering, 10),
-        (forward(), 0),
-        (broken, 1),
-    ]);
+    let mut budgeted = balance("a");
+    if let BackendKind::Balance(balance) = &mut budgeted.kind {
+        balance.retry_budget = Some(RetryBudget { percent: 5, ..RetryBudget::default() });
+    }
+    let backends =
+        Distribution::Random(vec![(budgeted, 90), (answering, 10), (forward(), 0), (broken, 1)]);
     rule(matches, filters, backends)
 }
 

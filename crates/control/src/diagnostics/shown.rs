@@ -334,6 +334,14 @@ fn backend(backend: &Backend) -> Value {
         BackendKind::Forward(one) => value["endpoint"] = endpoint(one),
         BackendKind::Balance(balance) => {
             value["destination"] = json!(balance.destination.as_ref());
+            if let Some(budget) = balance.retry_budget {
+                value["retry_budget"] = json!({
+                    "percent": budget.percent,
+                    "interval_seconds": budget.interval.as_secs_f64(),
+                    "count": budget.count,
+                    "count_interval_seconds": budget.count_interval.as_secs_f64(),
+                });
+            }
         }
         BackendKind::Broken => value["broken"] = json!(true),
     }

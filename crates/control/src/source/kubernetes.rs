@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use watching::Watching;
 
 /// The kinds that are watched, each with its plural in the API's paths.
-pub const WATCHED: [(&str, &str); 22] = [
+pub const WATCHED: [(&str, &str); 24] = [
     ("Namespace", "namespaces"),
     ("ServiceAccount", "serviceaccounts"),
     ("Pod", "pods"),
@@ -37,6 +37,8 @@ pub const WATCHED: [(&str, &str); 22] = [
     ("GRPCRoute", "grpcroutes"),
     ("ReferenceGrant", "referencegrants"),
     ("Fault", "faults"),
+    ("XBackendTrafficPolicy", "xbackendtrafficpolicies"),
+    ("XBackendTrafficPolicy.gateway.networking.x-k8s.io", "xbackendtrafficpolicies"),
     ("Server", "servers"),
     ("AuthorizationPolicy", "authorizationpolicies"),
     ("MeshTLSAuthentication", "meshtlsauthentications"),

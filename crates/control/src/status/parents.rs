@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 /// Who we are in a status.
 pub const CONTROLLER: &str = "leno.dev/mesh";
+/// What the Gateway API allows in `status.ancestors`.
+const ANCESTORS_MAX: usize = 16;
 
 /// The entries that the route should have, where they are not those that it has. `now` is in RFC 3339.
 #[must_use]
@@ -38,17 +40,49 @@ pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
 /// The conditions that a policy object should have, where they are not those that it has.
 #[must_use]
 pub fn next_of_object(object: &Value, verdict: &ObjectVerdict, now: &str) -> Option<Vec<Value>> {
-    let metadata = &object["metadata"];
-    let other_generation =
-        verdict.generation.is_some() && metadata["generation"].as_i64() != verdict.generation;
-    let other_object = verdict.uid.is_some() && metadata["uid"].as_str() != verdict.uid.as_deref();
-    if other_generation || other_object {
+    if is_another(object, verdict) {
         return None;
     }
     let status = &object["status"];
     let of = (Some(status), verdict.generation.unwrap_or(0), now);
     let next = vec![condition("Accepted", &verdict.accepted, of)];
     (status["conditions"].as_array() != Some(&next)).then_some(next)
+}
+
+/// The entries of `status.ancestors` that a policy of the Gateway API should have: for each of its targets one of ours. Others' entries
+/// stay. `None` where these are the entries that it has.
+#[must_use]
+pub fn next_ancestors(object: &Value, verdict: &ObjectVerdict, now: &str) -> Option<Vec<Value>> {
+    if is_another(object, verdict) {
+        return None;
+    }
+    let empty = Vec::new();
+    let before = object["status"]["ancestors"].as_array().unwrap_or(&empty);
+    let is_ours = |entry: &&Value| entry["controllerName"] == CONTROLLER;
+    let mut next: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
+    for target in object["spec"]["targetRefs"].as_array().into_iter().flatten() {
+        let ancestor = json!({
+            "group": target["group"], "kind": target["kind"], "name": target["name"],
+            "namespace": object["metadata"]["namespace"],
+        });
+        let earlier = before.iter().filter(is_ours).find(|entry| entry["ancestorRef"] == ancestor);
+        let of = (earlier, verdict.generation.unwrap_or(0), now);
+        next.push(json!({
+            "ancestorRef": ancestor,
+            "controllerName": CONTROLLER,
+            "conditions": [condition("Accepted", &verdict.accepted, of)],
+        }));
+    }
+    next.truncate(ANCESTORS_MAX);
+    (*before != next).then_some(next)
+}
+
+/// Of another generation, or made anew: it is not the object that was judged.
+fn is_another(object: &Value, verdict: &ObjectVerdict) -> bool {
+    let metadata = &object["metadata"];
+    let other_generation =
+        verdict.generation.is_some() && metadata["generation"].as_i64() != verdict.generation;
+    other_generation || verdict.uid.is_some() && metadata["uid"].as_str() != verdict.uid.as_deref()
 }
 
 /// One condition; `earlier` is the status that has had it before.
@@ -190,6 +224,35 @@ spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80}]}
         let text = format!("---\n{}\n", serde_json::to_string(&value).unwrap());
         let (value, verdict) = self::verdict(&text);
         assert_eq!(shown(&next(&value, &verdict, NOW).unwrap()), unsupported);
+    }
+
+    #[test]
+    fn a_policy_has_an_entry_for_each_target() {
+        let text = "---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackendTrafficPolicy
+metadata: {name: p, namespace: a, generation: 3}
+spec:
+  targetRefs: [{group: '', kind: Service, name: web}, {group: '', kind: Service, name: pods}]
+  retryConstraint: {budget: {percent: 200}}
+";
+        let world = World::build(&by_events(&format!("{WEB}{text}")), &MeshNames::default(), 1);
+        let verdict = world.object_verdicts().next().unwrap();
+        let mut value: Value = serde_saphyr::from_str(text.trim_start_matches("---\n")).unwrap();
+        let theirs = json!({"controllerName": "example.com/other", "ancestorRef": {"name": "g"}});
+        value["status"] = json!({"ancestors": [theirs.clone()]});
+        let next = next_ancestors(&value, verdict, NOW).unwrap();
+        assert_eq!((next.len(), &next[0]), (3, &theirs));
+        let (of, accepted) = (&next[2]["ancestorRef"], &next[2]["conditions"][0]);
+        assert_eq!(*of, json!({"group": "", "kind": "Service", "name": "pods", "namespace": "a"}));
+        assert_eq!(
+            (&accepted["status"], &accepted["reason"]),
+            (&json!("False"), &json!("Invalid"))
+        );
+        value["status"] = json!({"ancestors": next});
+        assert_eq!(next_ancestors(&value, verdict, THEN), None);
+        value["metadata"]["generation"] = json!(4);
+        assert_eq!(next_ancestors(&value, verdict, THEN), None);
     }
 
     #[test]

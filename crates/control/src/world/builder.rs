@@ -4,6 +4,7 @@
 //! of its objects changed. (An unchanged object is the same `Arc` in the next inventory.) Other parts are shared with the last world.
 //! A world that was built in steps equals the world that is built at once; a test checks this.
 
+use super::backend_policy::BackendPolicies;
 use super::pod::Pod;
 use super::policy::Policies;
 use super::route::Routes;
@@ -57,6 +58,7 @@ struct Parts {
     declared: Arc<DeclaredPorts>,
     routes: Arc<Routes>,
     policies: Arc<Policies>,
+    backend_policies: Arc<BackendPolicies>,
     of_conflicts: Vec<Problem>,
 }
 
@@ -156,12 +158,19 @@ impl Builder {
         if !policies_stay || !changed.pods.is_empty() {
             self.parts.of_conflicts = self.parts.policies.conflicts(&self.parts.pods);
         }
+        let budgets_stay = Arc::ptr_eq(&last.backend_policies, &inventory.backend_policies)
+            && Arc::ptr_eq(&last.gateway_backend_policies, &inventory.gateway_backend_policies);
+        if renewed.written || !budgets_stay {
+            let services = &self.parts.services;
+            let read = BackendPolicies::read(inventory, &|key| services.contains_key(key));
+            self.parts.backend_policies = Arc::new(read);
+        }
         let mut world = self.world(version);
         let routes_stay = Arc::ptr_eq(&last.http_routes, &inventory.http_routes)
             && Arc::ptr_eq(&last.grpc_routes, &inventory.grpc_routes)
             && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants)
             && Arc::ptr_eq(&last.faults, &inventory.faults);
-        if renewed.written || !routes_stay || !policies_stay {
+        if renewed.written || !budgets_stay || !routes_stay || !policies_stay {
             let last = std::mem::take(&mut self.patterns);
             let policies = self.parts.policies.clone();
             let (routes, patterns) = world.compile_routes(inventory, &policies.on_servers, last);
@@ -172,6 +181,7 @@ impl Builder {
         let problems = inventory.problems.iter().chain(&parts.of_settings).chain(&parts.of_pods);
         let problems = problems.chain(&parts.of_services).chain(&parts.routes.problems);
         let problems = problems.chain(&parts.policies.problems).chain(&parts.of_conflicts);
+        let problems = problems.chain(&parts.backend_policies.problems);
         world.problems = problems.take(PROBLEMS_MAX).cloned().collect();
         world
     }
@@ -190,6 +200,7 @@ impl Builder {
             declared: parts.declared.clone(),
             routes: parts.routes.clone(),
             policies: parts.policies.clone(),
+            backend_policies: parts.backend_policies.clone(),
         }
     }
 
@@ -368,7 +379,8 @@ fn policies_stay(last: &Inventory, now: &Inventory) -> bool {
         servers authorization_policies mesh_tls_authentications network_authentications
         server_authorizations linkerd_servers linkerd_authorization_policies
         linkerd_mesh_tls_authentications linkerd_network_authentications
-        linkerd_server_authorizations
+        linkerd_server_authorizations http_local_rate_limit_policies
+        linkerd_http_local_rate_limit_policies
     )
 }
 

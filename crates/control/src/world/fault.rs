@@ -4,11 +4,12 @@
 
 use super::MeshNames;
 use super::policy::identity;
+use super::policy::report::{INVALID, Report};
 use super::route::filter::{checked_share, is_token};
 use super::route::traffic::duration;
 use crate::source::fault::{Abort as AbortWish, FaultSpec, Fraction, Header};
 use crate::source::policy::Policy;
-use crate::source::{Inventory, Problem, Sourced};
+use crate::source::{Inventory, Sourced};
 use leno_model::fault::{Abort, Clients, DELAY_MAX, Fault, LIFE_MAX, Share};
 use leno_model::limit::{CONDITIONS_MAX, TEXT_BYTES_MAX};
 use std::collections::HashMap;
@@ -39,18 +40,16 @@ const GRPC_CODES: [&str; 16] = [
 ];
 
 /// Reads all of them.
-pub(super) fn read(
-    inventory: &Inventory,
-    names: &MeshNames,
-    problems: &mut Vec<Problem>,
-) -> Faults {
+pub(super) fn read(inventory: &Inventory, names: &MeshNames, report: &mut Report) -> Faults {
     let read = |fault: &Sourced<Policy<FaultSpec>>| {
         let key = (fault.key.namespace.clone(), fault.key.name.clone());
         let mut reading = Reading { fault, names, wrong: Vec::new() };
         let read = reading.fault();
-        problems.extend(reading.wrong.into_iter().map(|(field, message)| {
-            fault.problem(field, format!("{message}; the fault injects nothing"))
-        }));
+        let wrong = reading.wrong;
+        report.begin(fault);
+        for (field, message) in wrong {
+            report.wrong(fault, INVALID, field, format!("{message}; the fault injects nothing"));
+        }
         (key, read.map(Arc::new))
     };
     inventory.faults.iter().map(read).collect()

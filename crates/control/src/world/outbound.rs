@@ -192,6 +192,8 @@ impl World {
 
     fn of_service(&self, service: &Service, port: u16, client_namespace: &str) -> OutboundPolicy {
         let backend = service_backend(self, &service.key, port);
+        let mut of_requests = backend.clone();
+        self.backend_policies.complete(&mut of_requests);
         let attached = self.routes.attached.get(&service.key).map_or(&[][..], Vec::as_slice);
         let here: Vec<&Attached> =
             attached.iter().filter(|a| a.port.is_none_or(|p| p == port)).collect();
@@ -212,7 +214,7 @@ impl World {
             let chosen = chosen.map(|a| complete(a.kind, a.route.as_ref().clone()));
             let mut routes: Vec<_> = chosen.collect();
             if routes.is_empty() {
-                let defaults = default_http(&backend).routes.into_iter();
+                let defaults = default_http(&of_requests).routes.into_iter();
                 let kind = if kinds == [Kind::Grpc] { Kind::Grpc } else { Kind::Http };
                 routes = defaults.map(|route| complete(kind, route)).collect();
             }

@@ -17,7 +17,7 @@ mod authorization;
 pub(super) mod identity;
 mod rate;
 mod reference;
-mod report;
+pub(super) mod report;
 mod route;
 mod selector;
 mod server;

@@ -15,6 +15,7 @@ pub mod verdict;
 
 use super::World;
 use super::fault::{self, Faults};
+use super::policy::report::{ObjectVerdict, Report};
 use super::service::ServiceKey;
 use super::settings::published;
 use crate::source::parse::UNKNOWN_FIELD;
@@ -163,6 +164,7 @@ pub(super) fn service_backend(world: &World, key: &ServiceKey, port: u16) -> Bac
             destination: format!("{}.{}.svc.{domain}:{port}", key.1, key.0).into(),
             default_latency: DEFAULT_LATENCY,
             decay: LATENCY_DECAY,
+            retry_budget: None,
         }),
         filters: Vec::new(),
     }
@@ -452,6 +454,8 @@ pub struct Routes {
     /// Routes on each Service.
     pub(super) attached: HashMap<ServiceKey, Vec<Attached>>,
     pub(super) verdicts: Vec<Verdict>,
+    /// What became of each fault.
+    pub(super) faults: Vec<ObjectVerdict>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -476,15 +480,17 @@ impl World {
         let key = |service: &Sourced<v1::Service>| {
             (service.key.namespace.clone(), service.key.name.clone())
         };
-        let mut problems = Vec::new();
-        let faults = fault::read(inventory, &self.names, &mut problems);
+        let mut report = Report::default();
+        let faults = fault::read(inventory, &self.names, &mut report);
+        let routes =
+            Routes { problems: report.problems, faults: report.verdicts, ..Routes::default() };
         let mut place = Place {
             world: self,
             on_servers,
             grants: &inventory.reference_grants,
             faults: &faults,
             headless: headless.map(key).collect(),
-            routes: Routes { problems, ..Routes::default() },
+            routes,
             taken: HashMap::new(),
             patterns,
         };

@@ -4,6 +4,7 @@ use super::*;
 use crate::source::parse::parse;
 use leno_api::outbound::Target;
 use leno_model::fault::Fault;
+use leno_model::retry::RetryBudget;
 use leno_model::route::{
     Backend, BackendKind, Distribution, Filter, HttpRoutes, HttpRule, OutboundPolicy,
     OutboundProtocol, PathMatch,
@@ -11,6 +12,7 @@ use leno_model::route::{
 use leno_model::workload::{Endpoint, ProtocolHint};
 use std::path::Path;
 
+mod backend_policy;
 mod breaker;
 mod fault;
 mod fields;
@@ -119,7 +121,13 @@ fn show_endpoint(endpoint: &Endpoint) -> String {
 fn show_backend(backend: &Backend) -> String {
     let mut shown = match &backend.kind {
         BackendKind::Forward(endpoint) => format!("[{}]", show_endpoint(endpoint)),
-        BackendKind::Balance(balance) => balance.destination.replace(".svc.cluster.local", ""),
+        BackendKind::Balance(balance) => {
+            let budget = balance.retry_budget.map_or_else(String::new, |budget| {
+                let RetryBudget { percent, interval, count, count_interval } = budget;
+                format!(" budget {percent}%/{interval:?} {count}/{count_interval:?}")
+            });
+            balance.destination.replace(".svc.cluster.local", "") + &budget
+        }
         BackendKind::Broken => "broken".to_owned(),
     };
     for filter in &backend.filters {

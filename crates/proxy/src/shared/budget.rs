@@ -1,127 +1,170 @@
-//! How many retries a destination may get: a share of its requests, and a few at any rate (GEP-3388's defaults).
+//! How many retries a destination may get: a share of its requests, and a few at any rate (GEP-3388).
 //!
 //! Without it, retries multiply the load of servers that fail because of their load.
 
+use leno_model::retry::RetryBudget;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Seconds that the longest interval has.
-const SECONDS_MAX: usize = 60;
-/// One second of a ring: the second's number in the upper half, the count in the lower.
+/// An interval is counted in so many slots.
+const SLOTS: usize = 10;
+/// One slot: its number in the upper half, the count in the lower.
 const COUNT_BITS: u32 = 32;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
-
-/// What a destination may get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Retries among so many requests, in percent.
-    pub percent: u32,
-    /// Requests and retries are counted over this time, in whole seconds, 60 at most.
-    pub interval: Duration,
-    /// Retries that are allowed in each second, however few requests there are.
-    pub per_second_min: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { percent: 20, interval: Duration::from_secs(10), per_second_min: 10 }
-    }
-}
 
 /// Requests and retries of one destination, counted by all threads.
 #[derive(Debug)]
 pub struct Budget {
-    settings: Settings,
+    /// The percentage in the upper half, the milliseconds of a slot in the lower.
+    share: AtomicU64,
+    /// Retries at any rate in the upper half, the milliseconds of their interval in the lower.
+    floor: AtomicU64,
     began: Instant,
     requests: Ring,
     retries: Ring,
+    /// Retries of this interval of the floor.
+    at_any_rate: AtomicU64,
 }
 
 impl Budget {
     /// A budget of which nothing was used.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: RetryBudget) -> Self {
         Self::since(settings, Instant::now())
     }
 
-    fn since(settings: Settings, began: Instant) -> Self {
-        Self { settings, began, requests: Ring::new(), retries: Ring::new() }
+    fn since(settings: RetryBudget, began: Instant) -> Self {
+        let (share, floor) = packed(settings);
+        Self {
+            share: AtomicU64::new(share),
+            floor: AtomicU64::new(floor),
+            began,
+            requests: Ring::new(),
+            retries: Ring::new(),
+            at_any_rate: AtomicU64::new(0),
+        }
     }
 
-    fn second(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.began).as_secs()
+    /// Other settings hold from now on. What was counted in slots of another length is forgotten.
+    pub fn change(&self, settings: RetryBudget) {
+        let (share, floor) = packed(settings);
+        self.share.store(share, Ordering::Relaxed);
+        self.floor.store(floor, Ordering::Relaxed);
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        let time = now.saturating_duration_since(self.began);
+        time.as_secs() * 1000 + u64::from(time.subsec_millis())
+    }
+
+    /// The percentage, and the slot of a time.
+    fn share(&self, millis: u64) -> (u64, u64) {
+        let share = self.share.load(Ordering::Relaxed);
+        (share >> COUNT_BITS, slot_number(millis, share & COUNT_MASK))
+    }
+
+    /// The retries that are allowed at any rate, and the interval of a time.
+    fn floor(&self, millis: u64) -> (u64, u64) {
+        let floor = self.floor.load(Ordering::Relaxed);
+        (floor >> COUNT_BITS, slot_number(millis, floor & COUNT_MASK))
     }
 
     /// A request begins. Its retries do not count as requests.
     pub fn request(&self, now: Instant) {
-        self.requests.add(self.second(now));
+        let (_, slot) = self.share(self.millis(now));
+        self.requests.add(slot);
     }
 
     /// Takes one retry; `false` where the budget is used up. Of several threads that ask at once, each sees the retries of the others, so
     /// that together they may take less than is left, and never more.
     #[must_use]
     pub fn take(&self, now: Instant) -> bool {
-        let second = self.second(now);
-        let this_second = self.retries.add(second);
-        if this_second <= u64::from(self.settings.per_second_min) {
+        let millis = self.millis(now);
+        let (percent, slot) = self.share(millis);
+        let (at_any_rate, interval) = self.floor(millis);
+        self.retries.add(slot);
+        if add(&self.at_any_rate, interval) <= at_any_rate {
             return true;
         }
-        let seconds = self.settings.interval.as_secs().clamp(1, SECONDS_MAX as u64);
-        let allowed = self.requests.sum(second, seconds) * u64::from(self.settings.percent) / 100;
-        let is_allowed = self.retries.sum(second, seconds) <= allowed;
+        let allowed = self.requests.sum(slot) * percent / 100;
+        let is_allowed = self.retries.sum(slot) <= allowed;
         if !is_allowed {
-            self.retries.give_back(second);
+            self.retries.give_back(slot);
+            give_back(&self.at_any_rate, interval);
         }
         is_allowed
     }
-}
 
-impl Budget {
     /// Counts a retry that is made whatever is left.
     pub fn spend(&self, now: Instant) {
-        self.retries.add(self.second(now));
+        let millis = self.millis(now);
+        self.retries.add(self.share(millis).1);
+        add(&self.at_any_rate, self.floor(millis).1);
     }
 }
 
-/// Counts of the last seconds.
+fn packed(settings: RetryBudget) -> (u64, u64) {
+    let RetryBudget { percent, interval, count, count_interval } = settings;
+    let millis = |time: Duration| {
+        u64::try_from(time.as_millis()).map_or(COUNT_MASK, |ms| ms.clamp(1, COUNT_MASK))
+    };
+    let slot = millis(interval).div_ceil(SLOTS as u64);
+    (
+        u64::from(percent) << COUNT_BITS | slot,
+        u64::from(count) << COUNT_BITS | millis(count_interval),
+    )
+}
+
+/// A slot's number, of which 32 bits are kept.
+fn slot_number(millis: u64, millis_of_slot: u64) -> u64 {
+    millis.checked_div(millis_of_slot).unwrap_or(millis) & COUNT_MASK
+}
+
+/// Adds one to a slot, and answers what its count is now. A slot with an older number begins anew.
+fn add(slot: &AtomicU64, number: u64) -> u64 {
+    let first = number << COUNT_BITS | 1;
+    let next = |slot: u64| if slot >> COUNT_BITS == number { slot + 1 } else { first };
+    let before = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |slot| Some(next(slot)));
+    next(before.unwrap_or_default()) & COUNT_MASK
+}
+
+/// Takes one back that [`add`] has added.
+fn give_back(slot: &AtomicU64, number: u64) {
+    let less =
+        |slot: u64| (slot >> COUNT_BITS == number && slot & COUNT_MASK > 0).then(|| slot - 1);
+    // An error means that the slot's time is over, and its count with it.
+    let _over = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
+/// Counts of the last interval.
 #[derive(Debug)]
-struct Ring([AtomicU64; SECONDS_MAX]);
+struct Ring([AtomicU64; SLOTS]);
 
 impl Ring {
     fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; SECONDS_MAX])
+        Self([const { AtomicU64::new(0) }; SLOTS])
     }
 
-    fn slot(&self, second: u64) -> &AtomicU64 {
-        &self.0[second as usize % SECONDS_MAX]
+    fn slot(&self, number: u64) -> &AtomicU64 {
+        &self.0[number as usize % SLOTS]
     }
 
-    /// Adds one to a second, and answers what its count is now. A slot of an older second begins anew.
-    fn add(&self, second: u64) -> u64 {
-        let first = second << COUNT_BITS | 1;
-        let next = |slot: u64| if slot >> COUNT_BITS == second { slot + 1 } else { first };
-        let before = self
-            .slot(second)
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |slot| Some(next(slot)));
-        next(before.unwrap_or_default()) & COUNT_MASK
+    fn add(&self, number: u64) {
+        add(self.slot(number), number);
     }
 
-    /// Takes one back that [`Self::add`] has added.
-    fn give_back(&self, second: u64) {
-        let less =
-            |slot: u64| (slot >> COUNT_BITS == second && slot & COUNT_MASK > 0).then(|| slot - 1);
-        // An error means that the second is over, and its count with it.
-        let _over = self.slot(second).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    fn give_back(&self, number: u64) {
+        give_back(self.slot(number), number);
     }
 
-    /// The count of so many seconds that end with this one.
-    fn sum(&self, second: u64, seconds: u64) -> u64 {
-        let first = (second + 1).saturating_sub(seconds);
+    /// The count of the interval that ends with this slot.
+    fn sum(&self, number: u64) -> u64 {
+        let first = (number + 1).saturating_sub(SLOTS as u64);
         let count = |of: u64| {
             let slot = self.slot(of).load(Ordering::Relaxed);
             if slot >> COUNT_BITS == of { slot & COUNT_MASK } else { 0 }
         };
-        (first..=second).map(count).sum()
+        (first..=number).map(count).sum()
     }
 }
 
@@ -130,8 +173,8 @@ mod tests {
     use super::*;
     use leno_runtime::random::Random;
 
-    fn settings() -> Settings {
-        Settings::default()
+    fn settings() -> RetryBudget {
+        RetryBudget::default()
     }
 
     /// In each step so many requests, and so many retries asked for, at a second; returns the retries that were allowed.
@@ -188,6 +231,31 @@ mod tests {
                 assert!(sum(&retries) <= allowed, "seed {seed}, second {second}");
             }
         }
+    }
+
+    #[test]
+    fn settings_decide_and_can_change() {
+        let began = Instant::now();
+        let at = |millis| began + Duration::from_millis(millis);
+        let taken = |budget: &Budget, millis| (0..1000).filter(|_| budget.take(at(millis))).count();
+        let settings = RetryBudget {
+            percent: 50,
+            interval: Duration::from_secs(60),
+            count: 2,
+            count_interval: Duration::from_millis(100),
+        };
+        let budget = Budget::since(settings, began);
+        assert_eq!((taken(&budget, 0), taken(&budget, 99), taken(&budget, 100)), (2, 0, 2));
+        (0..100).for_each(|_| budget.request(at(200)));
+        assert_eq!(taken(&budget, 59_000), 50 - 4);
+        // The two of each interval are allowed even where the share is used up.
+        assert_eq!(taken(&budget, 59_500), 2);
+        budget.change(RetryBudget { percent: 0, count: 1, ..settings });
+        assert_eq!((taken(&budget, 60_000), taken(&budget, 60_050)), (1, 0));
+        budget.change(RetryBudget { interval: Duration::from_secs(1), ..settings });
+        (0..10).for_each(|_| budget.request(at(70_000)));
+        assert_eq!(taken(&budget, 70_950), 5);
+        assert_eq!(taken(&budget, 71_100), 2);
     }
 
     #[test]

@@ -18,22 +18,22 @@ pub struct ObjectVerdict {
 }
 
 /// Reasons of the Gateway API for a condition that does not hold, and one of ours.
-pub(super) const INVALID: &str = "Invalid";
-pub(super) const TARGET_NOT_FOUND: &str = "TargetNotFound";
-pub(super) const REF_NOT_FOUND: &str = "RefNotFound";
-pub(super) const TOO_MANY: &str = "TooMany";
+pub(in crate::world) const INVALID: &str = "Invalid";
+pub(in crate::world) const TARGET_NOT_FOUND: &str = "TargetNotFound";
+pub(in crate::world) const REF_NOT_FOUND: &str = "RefNotFound";
+pub(in crate::world) const TOO_MANY: &str = "TooMany";
 
 /// Problems and verdicts of all objects.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    pub(super) problems: Vec<Problem>,
-    pub(super) verdicts: Vec<ObjectVerdict>,
+pub(in crate::world) struct Report {
+    pub(in crate::world) problems: Vec<Problem>,
+    pub(in crate::world) verdicts: Vec<ObjectVerdict>,
 }
 
 impl Report {
     /// Adds a problem of an object; its condition names the first one. The object is the one that was begun with last, or a route,
     /// whose conditions are those of its parents.
-    pub(super) fn wrong<T>(
+    pub(in crate::world) fn wrong<T>(
         &mut self,
         object: &Sourced<T>,
         reason: &'static str,
@@ -53,12 +53,12 @@ impl Report {
     }
 
     /// Adds a problem that leaves the object accepted.
-    pub(super) fn note<T>(&mut self, object: &Sourced<T>, field: &str, message: &str) {
+    pub(in crate::world) fn note<T>(&mut self, object: &Sourced<T>, field: &str, message: &str) {
         self.problems.push(object.problem(field, message));
     }
 
     /// Begins with an object, which is accepted until something is wrong.
-    pub(super) fn begin<S>(&mut self, object: &Sourced<Policy<S>>) {
+    pub(in crate::world) fn begin<S>(&mut self, object: &Sourced<Policy<S>>) {
         let ObjectMeta { uid, generation, .. } = object.object.metadata.clone();
         let accepted = Condition::good("Accepted");
         let key = object.key.clone();

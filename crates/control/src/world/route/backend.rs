@@ -39,6 +39,7 @@ impl<T> Compiler<'_, T> {
             let backend = match (found, filters) {
                 (Ok(mut backend), Some(filters)) => {
                     backend.filters = filters;
+                    self.world.backend_policies.complete(&mut backend);
                     backend
                 }
                 (found, _) => {

@@ -36,6 +36,8 @@ fn check(spec: &str, shown: &str, problems: &[&str]) {
         all.splice(0..0, (!problems.is_empty()).then_some(invalid));
         all.sort_by_key(|problem| !problem.starts_with("Fault"));
         check_problems(&world, &all.iter().map(String::as_str).collect::<Vec<_>>());
+        let verdict = world.object_verdicts().next().unwrap();
+        assert_eq!(verdict.accepted.holds, problems.is_empty());
         let shown = format!("r:  -> {shown}{}v1.a:80", if shown.is_empty() { "" } else { " " });
         check_outbound(&world, "10.96.0.1:80", "a", "detect", &[&shown]);
     }

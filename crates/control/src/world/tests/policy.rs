@@ -367,7 +367,7 @@ fn mistakes_are_reported_on_their_objects() {
     let check = |lines: &[&str], expected: &[&str]| {
         let world = world(&manifests(lines));
         check_problems(&world, expected);
-        let refused = world.object_verdicts().iter().filter(|verdict| !verdict.accepted.holds);
+        let refused = world.object_verdicts().filter(|verdict| !verdict.accepted.holds);
         assert_eq!(
             refused.count() > 0,
             !expected.is_empty() && !expected[0].contains("HTTPRoute"),
@@ -442,8 +442,7 @@ fn hostile_objects_cost_bounded_time() {
     let began = std::time::Instant::now();
     let world = World::build(&inventory, &crate::world::MeshNames::default(), 1);
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
-    let too_many =
-        world.object_verdicts().iter().filter(|verdict| verdict.accepted.reason == "TooMany");
+    let too_many = world.object_verdicts().filter(|verdict| verdict.accepted.reason == "TooMany");
     assert_eq!(too_many.count(), 9_000);
     assert!(verdict(&world, "a", "8080").starts_with("allow 0"));
     assert_eq!(verdict(&world, "b", "8080"), "deny");
