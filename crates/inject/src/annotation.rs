@@ -97,6 +97,8 @@ pub const VOCABULARY: &[Word] = &[
         "threads that carry traffic, `2`; at most 256"),
     word("concurrency-limit", false, To::Variable("LENO_PROXY_CONCURRENCY_LIMIT"), concurrency,
         "requests that the application gets at the same time: `off`, a number, or `auto` (found by latency)"),
+    word("inherit-deadlines", false, To::Variable("LENO_PROXY_INHERIT_DEADLINES"), truth,
+        "`true` (default): requests of the application have no more time than the request of the same trace that it serves"),
     word("shutdown-grace-period", true, To::Variable(DRAIN), grace,
         "how long the proxy may drain, `30s`, `2m`"),
     word("fail", false, To::Variable("LENO_PROXY_FAIL"), fail,

@@ -83,7 +83,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let memory = store.as_ref().map(|store| Arc::new(store.load()));
     let (handle, discovery) = Discovery::new(config.workload.clone(), settings, memory.clone());
 
-    let shared = Arc::new(Shared::limited(config.concurrency_limit));
+    let shared = Arc::new(Shared::new(config.concurrency_limit, config.inherits_deadlines));
     let admin_address = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.admin_port);
     let taps = Arc::new(Taps::counted(registry.counter("tap_dropped_total", "")));
     let state = admin::State {

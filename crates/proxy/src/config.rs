@@ -51,6 +51,8 @@ pub struct Config {
     pub workers: usize,
     /// Requests that the application gets at the same time.
     pub concurrency_limit: concurrency::Setting,
+    /// Requests of our application have no more time than the request that it serves, by their trace.
+    pub inherits_deadlines: bool,
     /// What the kernel hands us, and the ports it hands it to.
     pub capture: CaptureSettings,
     /// The node's addresses: the admin port keeps places for its health probes. They open nothing by themselves.
@@ -224,12 +226,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let capture = capture(reader);
     let workers = reader
         .with_default("WORKERS", "1", "threads that carry traffic", |text| number(text, 1, 256));
-    let concurrency_limit = reader.with_default(
-        "CONCURRENCY_LIMIT",
-        "off",
-        "requests that the application gets at the same time: off, a number, or auto (found by latency); the proxy answers the others with 503",
-        str::parse,
-    );
+    let (concurrency_limit, inherits_deadlines) = requests(reader);
     let admin_port = reader.with_default("ADMIN_PORT", "4191", "port of the admin listener", port);
     let probe_sources = reader.with_default(
         "PROBE_SOURCES",
@@ -254,6 +251,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         admin_port: admin_port?,
         workers: workers?,
         concurrency_limit: concurrency_limit?,
+        inherits_deadlines: inherits_deadlines?,
         capture: capture?,
         probe_sources: probe_sources?,
         log: log?,
@@ -284,6 +282,23 @@ fn credentials(reader: &mut Reader<'_>) -> (Option<PathBuf>, Option<PathBuf>) {
         path,
     );
     (trust_anchors_file, token_file)
+}
+
+/// What holds for requests of the application, and to it.
+fn requests(reader: &mut Reader<'_>) -> (Option<concurrency::Setting>, Option<bool>) {
+    let concurrency_limit = reader.with_default(
+        "CONCURRENCY_LIMIT",
+        "off",
+        "requests that the application gets at the same time: off, a number, or auto (found by latency); the proxy answers the others with 503",
+        str::parse,
+    );
+    let inherits_deadlines = reader.with_default(
+        "INHERIT_DEADLINES",
+        "true",
+        "whether a request of the application has no more time than the request of the same trace that the application serves: true or false",
+        |text| text.parse().map_err(|_| format!("{text:?} is not one of true, false")),
+    );
+    (concurrency_limit, inherits_deadlines)
 }
 
 /// What is logged, and how.

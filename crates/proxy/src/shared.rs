@@ -3,18 +3,21 @@
 //!
 //! - [`budget`]: retries of each destination
 //! - [`concurrency`]: how many requests our application gets at the same time
+//! - [`deadlines`]: how much time the requests have that our application serves
 //! - [`denials`]: what was denied last
 //! - [`in_flight`]: what is under way at the same time
 //! - [`rate`]: requests of each client
 
 pub mod budget;
 pub mod concurrency;
+pub mod deadlines;
 pub mod denials;
 pub mod in_flight;
 pub mod rate;
 
 use budget::Budget;
 use concurrency::Limiter;
+use deadlines::Deadlines;
 use denials::Denials;
 use in_flight::InFlight;
 use leno_model::retry::RetryBudget;
@@ -32,6 +35,8 @@ pub struct Shared {
     counters: Mutex<HashMap<Arc<str>, Weak<Counters>>>,
     /// Of requests to our application, where the configuration asks for a limit.
     pub limiter: Option<Limiter>,
+    /// Of the requests that our application serves, where its own requests inherit them.
+    pub deadlines: Option<Arc<Deadlines>>,
     /// What was denied last.
     pub denials: Denials,
     /// How many requests clients may send.
@@ -63,10 +68,12 @@ impl Default for Counters {
 }
 
 impl Shared {
-    /// With a limit on requests to our application.
+    /// With a limit on requests to our application, and with deadlines that its own requests inherit.
     #[must_use]
-    pub fn limited(setting: concurrency::Setting) -> Self {
-        Self { limiter: Limiter::new(setting, Instant::now()), ..Self::default() }
+    pub fn new(limit: concurrency::Setting, inherits_deadlines: bool) -> Self {
+        let now = Instant::now();
+        let deadlines = inherits_deadlines.then(|| Arc::new(Deadlines::new(now)));
+        Self { limiter: Limiter::new(limit, now), deadlines, ..Self::default() }
     }
 
     /// The counters of a destination, the same for all threads.

@@ -1,7 +1,7 @@
 //! The time that is left goes with a request, and work that is late is not begun.
 
 use super::timeouts::{call, grpc_servers};
-use super::{PORT, curl, route, site};
+use super::{GRPC_PORT, PORT, curl, route, site};
 use leno_tests::program::Program;
 use leno_tests::wait;
 use nix::sys::signal::Signal;
@@ -68,4 +68,69 @@ fn grpc_servers_get_the_time_that_is_left() {
     // Without a deadline of the client's, the route's timeout is the deadline.
     assert_eq!(call(&mesh, "Once", "0").0, "UNAVAILABLE");
     assert!((2.0..=3.0).contains(&left("Once")[0]), "{:?}", left("Once"));
+}
+
+/// What an application asks of others while it serves a request has no more time than that request. The trace connects the two.
+#[test]
+fn requests_of_an_application_inherit_its_deadline() {
+    const TRACE: &str = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const OTHER: &str = "traceparent: 00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203331-01";
+    let (mesh, server) = site("calls-deadlines-inherited");
+    let servers = grpc_servers(&mesh);
+    // Of each server.
+    let calls = || -> Vec<Vec<String>> {
+        let of = |said: String| said.lines().map(str::to_owned).collect::<Vec<_>>();
+        let said = servers.iter().map(leno_tests::program::Running::said).map(of);
+        said.map(|lines| lines.into_iter().filter(|l| l.starts_with("call Ok ")).collect())
+            .collect()
+    };
+    let empty = mesh.directory().join("empty-message");
+    std::fs::write(&empty, [0; 5]).expect("write a message");
+    let empty = format!("@{}", empty.to_string_lossy());
+    // A call of the application in a pod, and the seconds that its server has for it. A large number means that there is no limit.
+    let ask = |pod: &str, trace: &str| -> Option<f64> {
+        let before: Vec<usize> = calls().iter().map(Vec::len).collect();
+        let address = mesh.service("server").addresses.v4;
+        let url = format!("http://{address}:{GRPC_PORT}/leno.Calls/Ok");
+        let curl = Program::new("curl").args(["-sS", "-m", "20", "--http2-prior-knowledge"]);
+        let curl = curl.args(["-H", "content-type: application/grpc", "-H", "te: trailers"]);
+        let curl = curl.args(["-H", trace, "--data-binary", &empty, "-o", "/dev/null", &url]);
+        curl.output(&mesh.pod(pod).namespace, wait::LIMIT).expect("curl");
+        let call = wait::until("the call", wait::LIMIT, || {
+            let now = calls().into_iter().zip(&before);
+            now.into_iter().find_map(|(calls, before)| calls.get(*before).cloned())
+        });
+        let left = call.split(' ').nth(2).and_then(|left| left.parse().ok());
+        left.filter(|left| *left < 1e9)
+    };
+    assert_eq!(ask("one", TRACE), None);
+    route(&mesh, "HTTPRoute", &json!({}), json!({"timeouts": {"request": "8s"}}));
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| curl(&mesh, "/slow", &["-H", TRACE]));
+        wait::until("the request", wait::LIMIT, || (server.count("GET /slow") == 1).then_some(()));
+        // One of the pods serves the request.
+        let inherits = |pod: &&str| {
+            let left = ask(pod, TRACE);
+            assert!(left.is_none_or(|left| (0.0..=8.0).contains(&left)), "{left:?} s");
+            left.is_some()
+        };
+        let pods: Vec<&str> = ["one", "two"].into_iter().filter(inherits).collect();
+        let [pod] = pods[..] else { panic!("{pods:?} serve the request") };
+        assert_eq!(ask(pod, OTHER), None);
+        // The same by HTTP: the proxy does not wait longer for a server that is slow, too.
+        let address = mesh.service("server").addresses.v4;
+        let url = format!("http://{address}:{PORT}/slow");
+        let asks = Program::new("curl").args(["-s", "-i", "-m", "14", "-H", TRACE, &url]);
+        let answer = asks.output(&mesh.pod(pod).namespace, wait::LIMIT).expect("curl").text();
+        assert!(answer.contains("504 Gateway Timeout"), "{answer}");
+        assert!(
+            answer.contains("the deadline that the client gave the request is over"),
+            "{answer}"
+        );
+        slow.join().expect("curl ends").check(504, "l5d-proxy-error");
+        // The request is over: nothing is left to inherit.
+        wait::until("the end of the request", wait::LIMIT, || {
+            ask(pod, TRACE).is_none().then_some(())
+        });
+    });
 }

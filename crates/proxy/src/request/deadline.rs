@@ -3,7 +3,10 @@
 //! gRPC has `grpc-timeout`. For HTTP, a proxy sends [`HEADER`] to another proxy, which removes it. It counts only from clients with an
 //! identity of the mesh.
 
+use crate::shared::deadlines::{Deadlines, Open};
+use crate::telemetry::trace::context::TraceContext;
 use leno_model::route::RequestView;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Milliseconds that are left, from proxy to proxy.
@@ -13,9 +16,51 @@ const GRACE: Duration = Duration::from_millis(20);
 /// Digits that a `grpc-timeout` may have.
 const GRPC_DIGITS_MAX: usize = 8;
 
+/// How much time a request has, where something says so.
+#[derive(Debug)]
+pub struct Told {
+    /// Zero means that it is over.
+    pub left: Duration,
+    /// What our application asks of others meanwhile has no more time.
+    pub open: Option<Open>,
+}
+
+/// A request to our application, whose client may give it a time.
+#[must_use]
+pub fn of_inbound(
+    request: &impl RequestView,
+    (from_mesh, is_http2): (bool, bool),
+    table: Option<&Arc<Deadlines>>,
+    begun: Instant,
+) -> Option<Box<Told>> {
+    let left = of_request(request, from_mesh, is_http2)?;
+    let open = table.filter(|_| !left.is_zero()).and_then(|table| {
+        let trace = TraceContext::of(request)?.trace_id;
+        let grace = if from_mesh { GRACE } else { Duration::ZERO };
+        table.serve(trace, begun.checked_add(left)? - grace)
+    });
+    Some(Box::new(Told { left, open }))
+}
+
+/// A request of our application: the time that it gives, or what is left of the request that it serves.
+#[must_use]
+pub fn of_outbound(
+    request: &impl RequestView,
+    is_http2: bool,
+    table: Option<&Arc<Deadlines>>,
+    begun: Instant,
+) -> Option<Box<Told>> {
+    let own = of_request(request, false, is_http2);
+    let inherited = table
+        .filter(|table| !table.is_empty())
+        .and_then(|table| table.left(TraceContext::of(request)?.trace_id, begun));
+    let left = own.into_iter().chain(inherited).min()?;
+    Some(Box::new(Told { left, open: None }))
+}
+
 /// The time that a client gives this request. Zero means that it is over.
 #[must_use]
-pub fn of_request(request: &impl RequestView, from_mesh: bool, is_http2: bool) -> Option<Duration> {
+fn of_request(request: &impl RequestView, from_mesh: bool, is_http2: bool) -> Option<Duration> {
     let mut left = None;
     // Every value is read; the shortest time counts.
     let mut tell = |told: Option<Duration>| {
@@ -111,6 +156,39 @@ mod tests {
             check(&[("leno-deadline-ms", wrong)], true, None);
         }
         assert_eq!(of_request(&Request(&[("grpc-timeout", "1S")]), false, false), None);
+    }
+
+    #[test]
+    fn requests_of_the_application_inherit_what_is_left() {
+        let now = Instant::now();
+        let table = Arc::new(Deadlines::new(now));
+        let parent = |trace: &str| format!("00-{trace:0>32}-b7ad6b7169203331-01");
+        let (known, other) = (parent("a1"), parent("a2"));
+        let millis = Duration::from_millis;
+        let left = |headers: &[(&str, &str)], after: u64| {
+            of_outbound(&Request(headers), true, Some(&table), now + millis(after))
+                .map(|told| told.left.as_millis())
+        };
+        let serve = |headers: &[(&str, &str)]| {
+            of_inbound(&Request(headers), (true, true), Some(&table), now)
+        };
+        let traced = ("traceparent", known.as_str());
+        assert_eq!(left(&[traced], 0), None);
+        // Without a deadline, or without a trace, there is nothing to inherit.
+        assert!(serve(&[traced]).is_none() && table.is_empty());
+        assert!(serve(&[("leno-deadline-ms", "300")]).unwrap().open.is_none());
+        let open = serve(&[traced, ("leno-deadline-ms", "300")]).unwrap();
+        assert_eq!((open.left, open.open.is_some()), (millis(320), true));
+        assert_eq!((left(&[traced], 0), left(&[traced], 100)), (Some(300), Some(200)));
+        assert_eq!(left(&[traced], 400), Some(0));
+        assert_eq!(left(&[("traceparent", &other)], 0), None);
+        let b3 = "000000000000000000000000000000a1-b7ad6b7169203331-1";
+        assert_eq!(left(&[("b3", b3)], 0), Some(300));
+        // The shorter time counts.
+        assert_eq!(left(&[traced, ("grpc-timeout", "50m")], 0), Some(50));
+        assert_eq!(left(&[traced, ("grpc-timeout", "9S")], 0), Some(300));
+        drop(open);
+        assert_eq!(left(&[traced], 0), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::request::attempts::{self, Attempts};
 use crate::request::codec::{Attempt, Broken, Codec, Outcome, Place, Rejected};
-use crate::request::deadline;
+use crate::request::deadline::{self, Told};
 use crate::request::decision::{Decision, Plan};
 use crate::request::filters::fault::Injected;
 use crate::request::local_reply::LocalReply;
@@ -52,14 +52,20 @@ pub async fn serve<S: Side, C: Codec>(
     let (told, mut decision) = {
         let view = request.view();
         let from_mesh = matches!(side.connection().peer, PeerTls::Established(Some(_)));
-        let told = deadline::of_request(&view, from_mesh, view.kind() == Kind::Http2);
+        let (is_http2, table) = (view.kind() == Kind::Http2, thread.shared.deadlines.as_ref());
+        let told = match side.direction() {
+            Direction::Inbound => {
+                deadline::of_inbound(&view, (from_mesh, is_http2), table, record.begun)
+            }
+            Direction::Outbound => deadline::of_outbound(&view, is_http2, table, record.begun),
+        };
         (told, side.decide(&view))
     };
     if let (Decision::Forward(plan), Some(span)) = (&mut decision, own_span) {
         plan.trace = Some(Box::new(span.context));
     }
     let end = match decision {
-        Decision::Forward(_) if told == Some(Duration::ZERO) => {
+        Decision::Forward(_) if told.as_ref().is_some_and(|told| told.left.is_zero()) => {
             End::Answer(Ending::DeadlineExceeded.into())
         }
         Decision::Forward(plan) => forward(thread, side, request, (&plan, told), &mut record).await,
@@ -105,7 +111,7 @@ async fn forward<S: Side, C: Codec>(
     thread: &Rc<ThreadContext>,
     side: &S,
     request: &mut C,
-    (plan, told): (&Plan, Option<Duration>),
+    (plan, told): (&Plan, Option<Box<Told>>),
     record: &mut RequestRecord,
 ) -> End {
     record.planned(plan);
@@ -250,14 +256,15 @@ async fn suffer(
 }
 
 /// What watches the request's time, where something limits it.
-fn clock(plan: &Plan, told: Option<Duration>, record: &RequestRecord) -> Option<Box<Clock>> {
+fn clock(plan: &Plan, told: Option<Box<Told>>, record: &RequestRecord) -> Option<Box<Clock>> {
     if told.is_none() && !plan.limits_time() {
         return None;
     }
-    let told = told.and_then(|left| record.begun.checked_add(left));
+    let (left, open) = told.map_or((None, None), |told| (Some(told.left), told.open));
+    let told = left.and_then(|left| record.begun.checked_add(left));
     let mut times = Times::new(&plan.timeouts(), told, record.begun);
     times.attempt_begins(record.begun, plan.attempt_timeout(0));
-    (!times.is_endless()).then(|| Box::new(Clock::new(times)))
+    (!times.is_endless()).then(|| Box::new(Clock::new(times, open)))
 }
 
 /// Boxed: few requests wait here, and every idle connection would keep the room.

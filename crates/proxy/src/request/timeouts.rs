@@ -5,6 +5,7 @@
 use crate::authorize::OpenGuard;
 use crate::ending::Ending;
 use crate::refusal::Refusal;
+use crate::shared::deadlines::Open;
 use leno_model::route;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -109,13 +110,15 @@ pub struct Clock {
     /// What limits the request's time.
     pub times: Times,
     timer: Pin<Box<Sleep>>,
+    /// Held to the request's end.
+    _open: Option<Open>,
 }
 
 impl Clock {
     #[must_use]
-    pub fn new(times: Times) -> Self {
+    pub fn new(times: Times, open: Option<Open>) -> Self {
         let at = times.next().map_or_else(Instant::now, |(at, _)| at);
-        Self { times, timer: Box::pin(sleep_until(at.into())) }
+        Self { times, timer: Box::pin(sleep_until(at.into())), _open: open }
     }
 
     fn poll(&mut self, due: Option<(Instant, Ending)>, context: &mut Context<'_>) -> Poll<Refusal> {
