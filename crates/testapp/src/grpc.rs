@@ -127,6 +127,16 @@ async fn dispatch(node: &Rc<Node>, request: Request<Incoming>, sent: Sent) -> Re
     if !decision.named && ![CALL, STREAM, SUM, CHAT].contains(&path.as_str()) {
         return Err(Status::new(Code::Unimplemented, format!("no method {path}")).into());
     }
+    add(&node.seen.planned, 1);
+    let _place = match &planned.places {
+        None => None,
+        Some(places) => match places.take().await {
+            Some(place) => Some(place),
+            None => {
+                return Err(Status::new(Code::ResourceExhausted, "too many requests wait").into());
+            }
+        },
+    };
     pause(decision.wait).await;
     let onward = Onward::from(&planned, &head.headers, sent.deadline);
     let called = call::run(node, &planned, decision.calls, &onward).await;

@@ -33,6 +33,8 @@ const HEAD_BYTES_MAX: u32 = 256 * 1024;
 /// Flow-control windows that do not slow a large upload.
 const WINDOW_BYTES: u32 = 1024 * 1024;
 const STREAMS_MAX: u32 = 1024;
+/// The answer beyond the plan's `queue`.
+const QUEUE_FULL: &str = "too many requests wait\n";
 
 /// One connection, until either side ends it or the drain does.
 pub(crate) async fn serve(node: Rc<Node>, stream: TcpStream, guard: Guard) {
@@ -118,6 +120,17 @@ async fn planned_answer(
     head: Option<Vec<u8>>,
     tape: &Tape,
 ) -> Result<Response<Body>, Abort> {
+    add(&node.seen.planned, 1);
+    let _place = match &planned.places {
+        None => None,
+        Some(places) => match places.take().await {
+            Some(place) => Some(place),
+            None => {
+                drain(request.into_body()).await;
+                return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, QUEUE_FULL));
+            }
+        },
+    };
     let onward = Onward::from(planned, request.headers(), None);
     pause(decision.wait).await;
     let called = call::run(node, planned, decision.calls, &onward).await;

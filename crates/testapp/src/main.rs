@@ -12,6 +12,7 @@ mod executor;
 mod grpc;
 mod http;
 mod node;
+mod places;
 mod plan;
 mod remote;
 mod serve;

@@ -1,6 +1,7 @@
 //! What the listeners, the remote control and the calls share: one worker, on one thread.
 
 use crate::call::pool::Pool;
+use crate::places::Places;
 use crate::plan::Plan;
 use leno_runtime::random::Random;
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub(crate) struct Node {
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     pub(crate) random: Random,
+    /// What is served at the same time; `None` where the plan has no limit.
+    pub(crate) places: Option<Places>,
 }
 
 /// Counts since the start.
@@ -34,6 +37,8 @@ pub(crate) struct Planned {
 pub(crate) struct Seen {
     pub(crate) connections: Cell<u64>,
     pub(crate) requests: Cell<u64>,
+    /// Those of them that the plan answers: no probe is among them.
+    pub(crate) planned: Cell<u64>,
     pub(crate) failures: Cell<u64>,
     pub(crate) open: Cell<u64>,
 }
@@ -46,6 +51,7 @@ pub(crate) struct Stats {
     connections_open: u64,
     requests: u64,
     failures: u64,
+    planned_requests: u64,
 }
 
 impl Node {
@@ -76,6 +82,7 @@ impl Node {
             connections_open: self.seen.open.get(),
             requests: self.seen.requests.get(),
             failures: self.seen.failures.get(),
+            planned_requests: self.seen.planned.get(),
         }
     }
 
@@ -117,6 +124,7 @@ impl Planned {
             0 => Random::from_entropy(),
             seed => Random::seeded(seed),
         };
-        Self { plan, random }
+        let places = (plan.concurrency > 0).then(|| Places::new(plan.concurrency, plan.queue));
+        Self { plan, random, places }
     }
 }

@@ -24,12 +24,20 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Request headers handed on to the calls, besides those of tracing.
     pub(crate) propagate: Vec<String>,
+    /// Requests that are served at the same time, with their waits and calls; the others wait in order. 0: all of them.
+    pub(crate) concurrency: u32,
+    /// With `concurrency`: requests that may wait. Those beyond it get 503 at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<u32>,
     /// By `[METHOD ]PATH`; a PATH that ends in `*` matches what begins so, one with a `?` is compared with path and query.
     /// The most specific wins.
     pub(crate) on: BTreeMap<String, Action>,
     /// What the TCP ports do.
     pub(crate) tcp: Tcp,
 }
+
+/// More than a test needs.
+const CONCURRENCY_MAX: u32 = 100_000;
 
 /// What happens on a path: wait, then call, then fail or answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -204,6 +212,12 @@ impl Plan {
             if http::HeaderName::try_from(name.as_str()).is_err() {
                 wrong.push(format!("propagate: {name:?} is not a header name"));
             }
+        }
+        if self.queue.is_some() && self.concurrency == 0 {
+            wrong.push("queue: needs concurrency".to_owned());
+        }
+        if self.concurrency > CONCURRENCY_MAX {
+            wrong.push(format!("concurrency: {} is more than {CONCURRENCY_MAX}", self.concurrency));
         }
         if let Some(mistake) = self.tcp.wait.as_ref().and_then(Wait::mistake) {
             wrong.push(format!("tcp: wait: {mistake}"));
