@@ -55,6 +55,15 @@ impl Histogram {
         let _added = self.0.add(&other.0);
     }
 
+    /// What is left without latencies that are in this one, too.
+    #[must_use]
+    pub fn without(&self, part: &Self) -> Self {
+        let mut rest = self.clone();
+        // It cannot fail: every latency of the part is in the whole.
+        let _taken = rest.0.subtract(&part.0);
+        rest
+    }
+
     /// How many latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -170,8 +179,11 @@ mod tests {
             whole.record(latency);
             if value % 2 == 0 { &mut even } else { &mut odd }.record(latency);
         }
+        let odd_only = odd.clone();
         odd.merge(&even);
         assert_eq!(odd.encode(), whole.encode());
+        let rest = whole.without(&even);
+        assert_eq!((rest.count(), rest.quantile(0.9)), (50_000, odd_only.quantile(0.9)));
         let read = Histogram::decode(&whole.encode()).expect("it was written here");
         assert_eq!(read.encode(), whole.encode());
         assert_eq!(read.quantile(0.99), whole.quantile(0.99));

@@ -129,6 +129,9 @@ pub struct Second {
     pub failed_answers: u64,
     /// Response latencies.
     pub response: Histogram,
+    /// Those of `failed_answers` among them; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Box<Histogram>>,
 }
 
 impl Default for Second {
@@ -141,6 +144,7 @@ impl Default for Second {
             failed: 0,
             failed_answers: 0,
             response: Histogram::new(),
+            refused: None,
         }
     }
 }
@@ -162,6 +166,18 @@ impl Second {
         self.failed += other.failed;
         self.failed_answers += other.failed_answers;
         self.response.merge(&other.response);
+        if let Some(refused) = &other.refused {
+            self.refused.get_or_insert_default().merge(refused);
+        }
+    }
+
+    /// Response latencies of the answers that are not failures.
+    #[must_use]
+    pub fn accepted(&self) -> Histogram {
+        match &self.refused {
+            Some(refused) => self.response.without(refused),
+            None => self.response.clone(),
+        }
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Shard {
     pub tally: Tally,
     /// How long.
     pub hist: Histograms,
+    /// Response latencies of answers that are failures; made with the first, as most loads have none.
+    pub refused: Option<Box<Histogram>>,
 }
 
 impl Shard {
@@ -78,6 +80,10 @@ impl Shard {
                 tally.failed += said_no;
                 tally.failed_answers += said_no;
                 self.hist.response.record(exchange.end.saturating_sub(due));
+                if said_no > 0 {
+                    let refused = self.refused.get_or_insert_default();
+                    refused.record(exchange.end.saturating_sub(due));
+                }
                 self.hist.service.record(exchange.end.saturating_sub(exchange.sent));
                 if exchange.first_byte != 0 {
                     self.hist.ttfb.record(exchange.first_byte.saturating_sub(exchange.sent));
@@ -100,6 +106,9 @@ impl Shard {
     /// Forgets everything and keeps the room.
     pub fn clear(&mut self) {
         self.tally = Tally::default();
+        if let Some(refused) = &mut self.refused {
+            refused.clear();
+        }
         let hist = &mut self.hist;
         for histogram in [
             &mut hist.response,
@@ -151,22 +160,28 @@ struct Packed {
     failed: u64,
     failed_answers: u64,
     response: String,
+    refused: Option<String>,
 }
 
 impl Packed {
     fn new(second: &Second) -> Self {
-        let Second { at_s, span_s, offered, completed, failed, failed_answers, ref response } =
-            *second;
-        let response = response.encode();
-        Self { at_s, span_s, offered, completed, failed, failed_answers, response }
+        let Second { at_s, span_s, offered, completed, failed, failed_answers, .. } = *second;
+        let response = second.response.encode();
+        let refused = second.refused.as_ref().map(|refused| refused.encode());
+        Self { at_s, span_s, offered, completed, failed, failed_answers, response, refused }
     }
 
     fn unpack(&self) -> Second {
-        let Self { at_s, span_s, offered, completed, failed, failed_answers, ref response } = *self;
-        // It was packed here, so it can be read.
-        let mut response = Histogram::decode(response).unwrap_or_default();
-        response.shrink();
-        Second { at_s, span_s, offered, completed, failed, failed_answers, response }
+        let Self { at_s, span_s, offered, completed, failed, failed_answers, .. } = *self;
+        let unpacked = |text: &String| {
+            // It was packed here, so it can be read.
+            let mut histogram = Histogram::decode(text).unwrap_or_default();
+            histogram.shrink();
+            histogram
+        };
+        let response = unpacked(&self.response);
+        let refused = self.refused.as_ref().map(|text| Box::new(unpacked(text)));
+        Second { at_s, span_s, offered, completed, failed, failed_answers, response, refused }
     }
 
     fn merge(&mut self, other: &Second) {
@@ -222,6 +237,9 @@ impl Collected {
         second.failed += shard.tally.failed;
         second.failed_answers += shard.tally.failed_answers;
         second.response.merge(&shard.hist.response);
+        if let Some(refused) = shard.refused.as_ref().filter(|refused| refused.count() > 0) {
+            second.refused.get_or_insert_default().merge(refused);
+        }
         self.ticks.insert(thread, tick + 1);
         let all = self.ticks.values().min().copied().unwrap_or_default();
         while let Some(entry) = self.open.first_entry() {
@@ -309,6 +327,10 @@ mod tests {
         let (tally, hist) = (&shard.tally, &shard.hist);
         assert_eq!((tally.started, tally.completed, tally.failed), (3, 2, 2));
         assert_eq!(tally.failed_answers, 1, "the reset is no answer");
+        let mut collected = Collected::new(1);
+        collected.add(0, 0, &shard);
+        let (_, _, seconds) = collected.finish(None);
+        assert_eq!((seconds[0].accepted().count(), seconds[0].accepted().max()), (1, 2_000));
         assert_eq!(tally.errors.iter().sum::<u64>(), 1);
         assert_eq!(tally.status, [(200, 1), (503, 1)]);
         assert_eq!((tally.bytes_in, tally.bytes_out, tally.reconnects), (20, 3, 1));
