@@ -26,7 +26,7 @@ pub mod redirect;
 pub mod sidecar;
 mod state;
 
-pub use bed::{Bed, Pod};
+pub use bed::{Bed, Pod, Worker};
 pub use machine::netem_missing;
 
 use std::collections::BTreeMap;

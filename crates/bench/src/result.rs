@@ -118,6 +118,12 @@ pub struct Run {
     pub tcp: BTreeMap<String, u64>,
     /// What the timeline did, and what followed.
     pub events: Vec<Event>,
+    /// What reached the servers that the scenario counts (`topology.counted`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Endpoint>,
+    /// Figures of the scenario's windows, by name; `whole` is the measured phase.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows: BTreeMap<String, WindowFigures>,
     /// What the generator says of itself.
     pub generator: Generator,
 }
@@ -313,6 +319,36 @@ pub struct Event {
     pub failed: u64,
 }
 
+/// A server whose requests are counted by itself, whatever mesh is in front of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub pod: String,
+    /// The workload by which the scenario names it.
+    pub workload: String,
+    /// Requests in each second of the measured phase, retries included.
+    pub requests_1s: Vec<f64>,
+}
+
+/// Figures of a part of the measured phase.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WindowFigures {
+    pub seconds: f64,
+    /// Requests due.
+    pub offered: u64,
+    /// Answers that are not failures, per second.
+    pub goodput: f64,
+    /// Failed requests and answers of 500 and above, as a share of those that ended.
+    pub failed_ratio: f64,
+    /// Median response latency of the answers that are not failures, in milliseconds.
+    pub p50_ms: Option<f64>,
+    /// The 99th percentile of the same.
+    pub p99_ms: Option<f64>,
+    /// Each counted server's share of the requests of its workload, 0 to 1.
+    pub shares: BTreeMap<String, f64>,
+    /// Requests that reached each counted workload.
+    pub requests: BTreeMap<String, f64>,
+}
+
 /// All valid repetitions of a cell together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
@@ -452,6 +488,13 @@ mod tests {
         let errors = BTreeMap::from([("reset".to_owned(), 1)]);
         let status = BTreeMap::from([("grpc-N".to_owned(), 1)]);
         let second = Second::default();
+        let window = WindowFigures {
+            p50_ms: Some(1.0),
+            p99_ms: Some(1.0),
+            shares: one(),
+            requests: one(),
+            ..WindowFigures::default()
+        };
         let run = Run {
             phases: BTreeMap::from([("warmup".to_owned(), 1.0), ("measure".to_owned(), 1.0)]),
             invalid_reasons: words(),
@@ -467,6 +510,8 @@ mod tests {
             },
             tcp: BTreeMap::from([("rto".to_owned(), 1)]),
             events: vec![Event { recovery_s: Some(1.0), ..Event::default() }],
+            endpoints: vec![Endpoint { requests_1s: vec![1.0], ..Endpoint::default() }],
+            windows: BTreeMap::from([("whole".to_owned(), window)]),
             ..Run::default()
         };
         let summary = Summary {

@@ -6,6 +6,7 @@
 
 mod bed;
 mod campaign;
+mod endpoints;
 mod fit;
 mod generator;
 mod home;
@@ -18,6 +19,7 @@ mod repetition;
 mod say;
 mod traversals;
 pub mod validity;
+mod windows;
 
 use crate::cluster;
 use crate::report;

@@ -11,6 +11,7 @@ pub mod timeline;
 mod together;
 pub mod topology;
 pub mod units;
+pub mod windows;
 
 use crate::mesh::Kind;
 use known::Known;
@@ -23,6 +24,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use timeline::Entry;
 use topology::Topology;
+use windows::Window;
 
 /// What every file begins with.
 pub const API_VERSION: &str = "leno-bench/v1";
@@ -45,6 +47,8 @@ pub struct Scenario {
     pub loads: Vec<Load>,
     /// What is done to it.
     pub timeline: Vec<Entry>,
+    /// Parts of the measured phase that have figures of their own.
+    pub windows: Vec<Window>,
     /// Repetitions and order.
     pub repeat: Repeat,
     /// What may be left out.
@@ -55,6 +59,14 @@ pub struct Scenario {
     pub assertions: Vec<Assertion>,
     /// What was published.
     pub published: Published,
+}
+
+impl Scenario {
+    /// Whether results have figures of windows: where the file has some, or counts what reaches servers.
+    #[must_use]
+    pub fn has_windows(&self) -> bool {
+        !self.windows.is_empty() || !self.topology.counted.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +154,7 @@ fn read(root: &Node<'_>, file: &Path, look: Option<Look<'_>>) -> Option<Scenario
         "phases",
         "loads",
         "timeline",
+        "windows",
         "plan",
         "discard",
         "validity",
@@ -150,7 +163,7 @@ fn read(root: &Node<'_>, file: &Path, look: Option<Look<'_>>) -> Option<Scenario
     ]);
     fields.needed("apiVersion").and_then(|node| node.one_of(&[(API_VERSION, ())]));
     fields.needed("kind").and_then(|node| node.one_of(&[("Scenario", ())]));
-    let about = fields.needed("metadata").map(|node| about(&node, file));
+    let metadata = fields.needed("metadata").map(|node| about(&node, file));
     let mut known = None;
     let topology = fields.needed("topology").map(|node| {
         let topology = Topology::read(&node);
@@ -165,14 +178,22 @@ fn read(root: &Node<'_>, file: &Path, look: Option<Look<'_>>) -> Option<Scenario
     let loads = together::loads(&loads, &topology, &phases, known);
     let each = |name| fields.get(name).map(|node| node.list()).unwrap_or_default();
     let timeline = together::timeline(&each("timeline"), &loads, known);
+    let windows = fields.get("windows").map(|node| together::windows(&node, &loads));
+    let windows = windows.unwrap_or_default();
     let repeat = fields.get("plan").map(|node| Repeat::read(&node)).unwrap_or_default();
     let discard = fields.get("discard").map(|node| Discard::read(&node, repeat.blocks));
     let beside = |node: &Node<'_>, figure: &rules::Figure| together::figure(node, figure, &loads);
     let published = fields.get("published").map(|node| Published::read(&node, &beside));
     let meshes = fields.needed("meshes").map(|node| meshes(&node)).unwrap_or_default();
-    let assertions = together::assertions(&each("assert"), &loads, &timeline);
+    let about = together::About {
+        loads: &loads,
+        timeline: &timeline,
+        windows: &windows,
+        topology: &topology,
+    };
+    let assertions = together::assertions(&each("assert"), &about);
     let validity = fields.get("validity").map(|node| Validity::read(&node)).unwrap_or_default();
-    let (id, title, sources, notes) = about?;
+    let (id, title, sources, notes) = metadata?;
     Some(Scenario {
         id,
         title,
@@ -185,6 +206,7 @@ fn read(root: &Node<'_>, file: &Path, look: Option<Look<'_>>) -> Option<Scenario
         published: published.unwrap_or_default(),
         topology,
         timeline,
+        windows,
         repeat,
         loads,
     })

@@ -43,6 +43,11 @@ fn every_study_is_there_in_both_forms() {
         "grpc-streams",
         "large-bodies",
         "tcp",
+        "retry-storm",
+        "flip-flop",
+        "slow-endpoint",
+        "overload",
+        "mirror",
     ] {
         assert!(ids.contains(&study), "{study}");
         assert!(ids.contains(&format!("{study}-small").as_str()), "{study}-small");

@@ -6,6 +6,8 @@
 mod act;
 mod start;
 
+pub use act::Worker;
+
 use super::{Choice, Kind, machine, neighbours, state};
 use anyhow::{Context, Result, bail};
 use leno_up::request::{PodRow, Reply, Request, ask};

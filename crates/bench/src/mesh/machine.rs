@@ -11,6 +11,8 @@ use std::time::Duration;
 const NETEM: &str = "sch_netem";
 /// Nothing that is asked here takes long.
 pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// A worker that does not count in this time is stopped.
+pub(super) const COUNT_WAIT: Duration = Duration::from_millis(200);
 /// Counters of any proxy are smaller.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 

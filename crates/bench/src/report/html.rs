@@ -8,6 +8,7 @@ mod chaos;
 mod closed;
 mod curve;
 mod differences;
+mod endpoints;
 mod heat;
 mod latency;
 mod lateness;
@@ -64,6 +65,7 @@ pub(super) fn page(campaign: &Campaign, logs: &Logs, version: &str) -> String {
         closed::panel(campaign),
         curve::panel(campaign),
         chaos::panel(campaign),
+        endpoints::panel(campaign),
         differences::panel(campaign),
     ];
     let details = [

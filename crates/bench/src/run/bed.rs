@@ -1,10 +1,11 @@
 //! A running topology as the runner sees it, in either home: who sends, what the timeline does to it, what a repetition cost.
 
 mod cluster;
-mod machine;
+pub(crate) mod machine;
 
 use crate::chaos::{Done, Stage};
 use crate::result::Resources;
+use crate::run::endpoints::Counter;
 use leno_load::clock;
 use leno_load::outcome::Outcome;
 use serde_json::Value;
@@ -121,6 +122,18 @@ impl Bed {
         match self {
             Self::Machine(bed) => bed.probe(),
             Self::Cluster(bed) => bed.facts(),
+        }
+    }
+
+    /// Begins to count what reaches the servers of these workloads; nothing where there are none.
+    ///
+    /// # Errors
+    /// The servers cannot be asked.
+    pub(crate) fn counter(&self, workloads: &[String]) -> anyhow::Result<Option<Counter>> {
+        match self {
+            _ if workloads.is_empty() => Ok(None),
+            Self::Machine(bed) => Counter::start(bed, workloads),
+            Self::Cluster(_) => anyhow::bail!("servers are not counted on a cluster"),
         }
     }
 

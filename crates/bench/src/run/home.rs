@@ -127,7 +127,12 @@ impl Home {
                 let is_done = scenario.loads.iter().any(|load| load.timeline);
                 let entries = scenario.timeline.iter().filter(|_| is_done).take(1);
                 let why = "a timeline runs on one machine only";
-                entries.map(|_| ("timeline.0".to_owned(), why.to_owned())).collect()
+                let timeline = entries.map(|_| ("timeline.0".to_owned(), why.to_owned()));
+                let counted = scenario.topology.counted.iter().take(1).map(|_| {
+                    let why = "servers are counted on one machine only";
+                    ("topology.counted".to_owned(), why.to_owned())
+                });
+                timeline.chain(counted).collect()
             }
         }
     }

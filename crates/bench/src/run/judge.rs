@@ -1,8 +1,11 @@
 //! What a campaign proves: assertions, published figures beside ours, the verdict. Pure.
 
+mod windows;
+
 use crate::result::{Assertion, Campaign, Cell, Published};
 use crate::scenario::Scenario;
 use crate::scenario::rules::{self, Figure};
+use crate::scenario::windows::WHOLE;
 use crate::statistics;
 use std::time::Duration;
 
@@ -34,23 +37,28 @@ fn assert(assertion: &rules::Assertion, cells: &[Cell]) -> Vec<Assertion> {
     });
     let mut found = Vec::new();
     for cell in meant {
-        let reference = versus.map(|mesh| {
-            let words = statistics::cell_words(cell);
-            cells.iter().find(|other| other.mesh == mesh && statistics::cell_words(other) == words)
-        });
+        let reference = match (&assertion.beside, versus) {
+            (Some(beside), _) => Some(windows::beside(beside, cell, cells)),
+            (None, Some(mesh)) => Some(under(mesh, cell, cells)),
+            (None, None) => None,
+        };
         // A mesh that was not run, or of which nothing may be quoted, cannot be compared with.
         let nothing = |cell: &Cell| !cell.runs.iter().any(|run| run.valid);
         if reference.is_some_and(|reference| reference.is_none_or(nothing)) {
             continue;
         }
-        let observed = observe(assertion, cell);
-        let base = reference.flatten().and_then(|cell| observe(assertion, cell));
+        let observed = observe(assertion, assertion.window.as_deref(), cell);
+        let window = match &assertion.beside {
+            Some(beside) => beside.window.as_deref().or(assertion.window.as_deref()),
+            None => assertion.window.as_deref(),
+        };
+        let base = reference.flatten().and_then(|cell| observe(assertion, window, cell));
         found.push(Assertion {
-            expr: match (base, &assertion.versus) {
-                (Some(base), Some(versus)) => {
-                    format!("{} ({versus} {base:.4})", assertion.spoken())
+            expr: match base {
+                Some(base) => {
+                    format!("{} ({} {base:.4})", assertion.spoken(), assertion.reference())
                 }
-                _ => assertion.spoken(),
+                None => assertion.spoken(),
             },
             cell: format!("{} {}", cell.mesh, statistics::cell_words(cell)),
             observed,
@@ -58,6 +66,12 @@ fn assert(assertion: &rules::Assertion, cells: &[Cell]) -> Vec<Assertion> {
         });
     }
     found
+}
+
+/// The cell of another mesh under the same parameters.
+fn under<'a>(mesh: &str, cell: &Cell, cells: &'a [Cell]) -> Option<&'a Cell> {
+    let words = statistics::cell_words(cell);
+    cells.iter().find(|other| other.mesh == mesh && statistics::cell_words(other) == words)
 }
 
 /// `linkerd` of `linkerd=/opt/linkerd2-proxy+workers=2`: files name meshes, command lines say which program, too.
@@ -86,10 +100,14 @@ fn holds(assertion: &rules::Assertion, observed: f64, base: Option<f64>) -> bool
         && assertion.min.is_none_or(|min| observed >= min)
         && against(assertion.added_max, &|base, added| base + added)
         && against(assertion.ratio_max, &|base, ratio| base * ratio)
+        && assertion.ratio_min.is_none_or(|ratio| base.is_some_and(|base| observed >= base * ratio))
 }
 
 /// The measured value of the assertion's metric; `None` if there is none.
-fn observe(assertion: &rules::Assertion, cell: &Cell) -> Option<f64> {
+fn observe(assertion: &rules::Assertion, window: Option<&str>, cell: &Cell) -> Option<f64> {
+    if assertion.is_of_window() {
+        return windows::observe(assertion, window.unwrap_or(WHOLE), cell);
+    }
     match assertion.metric.as_str() {
         "failed_ratio_1s" => worst_second(cell, assertion.except.as_ref()),
         "recovery_s" => slowest_recovery(cell),

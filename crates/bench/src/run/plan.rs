@@ -315,6 +315,9 @@ pub fn scaled(mut scenario: Scenario, factor: f64) -> Scenario {
         time(&mut entry.at);
         [&mut entry.every, &mut entry.until].into_iter().flatten().for_each(time);
     }
+    for (from, to) in scenario.windows.iter_mut().flat_map(|window| &mut window.during) {
+        [from, to].into_iter().for_each(time);
+    }
     scenario
 }
 

@@ -6,7 +6,7 @@ use crate::run::bed::{Bed, Phase, Seen, Watch};
 use crate::run::generator::{self, Running, Stretch};
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::Planned;
-use crate::run::validity;
+use crate::run::{validity, windows};
 use crate::scenario::Scenario;
 use crate::scenario::load::{Arrival, Load, Mode};
 use crate::scenario::timeline::{Action, moments};
@@ -55,6 +55,7 @@ impl Repetition<'_> {
         anyhow::ensure!(!clients.is_empty(), "no pod of the client {:?} runs", load.client);
         let (warmed, warm_up) = self.warm_up(&clients)?;
         let mut watch = self.bed.watch()?;
+        let counter = self.bed.counter(&self.scenario.topology.counted)?;
         let stretch = Stretch {
             warm_up,
             measure: load.requests.map_or(load.phases.measure, |requests| requests.wait_max),
@@ -63,6 +64,9 @@ impl Repetition<'_> {
         let running = self.start(&clients, stretch)?;
         watch.follow(&running.iter().map(Running::about).collect::<Vec<_>>());
         let (outcome, done, cpu_s) = self.measure(running, stretch, &watch)?;
+        let endpoints =
+            counter.map(|counter| counter.stop(outcome.start_monotonic_ns, outcome.duration_s));
+        let endpoints = endpoints.unwrap_or_default();
         let Seen { resources, tcp, restarted, cores, reasons: unfit, facts } =
             watch.end(&Phase {
                 outcome: &outcome,
@@ -100,6 +104,11 @@ impl Repetition<'_> {
             resources,
             tcp,
             events: chaos::consequences(&done, outcome.start_monotonic_ns, &outcome.seconds),
+            windows: match self.scenario.has_windows() {
+                true => windows::figures(&self.scenario.windows, &outcome, &endpoints),
+                false => BTreeMap::new(),
+            },
+            endpoints,
             generator: outcome.generator.clone(),
             ..Run::default()
         };

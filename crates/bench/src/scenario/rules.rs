@@ -210,67 +210,116 @@ pub struct Assertion {
     pub added_max: Option<f64>,
     /// Of `versus`: at most so many times as much.
     pub ratio_max: Option<f64>,
+    /// Of `versus` or `beside`: at least so many times as much.
+    pub ratio_min: Option<f64>,
+    /// Only this part of the measured phase.
+    pub window: Option<String>,
+    /// Compared with another window or another load of the same mesh.
+    pub beside: Option<Beside>,
+    /// `share`: of this pod.
+    pub pod: Option<String>,
+    /// `amplification`: of requests that reach this workload.
+    pub workload: Option<String>,
+    /// `amplification`: by requests that reach this workload; without it, by those of the clients.
+    pub from: Option<String>,
     /// `failed_ratio_1s`: seconds that do not count, as they follow an event of this kind.
     pub except: Option<(String, Duration)>,
 }
 
+/// What an assertion compares a mesh with, of the same mesh.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    pub window: Option<String>,
+    pub load: Option<String>,
+}
+
+/// Figures of windows.
+const WINDOW_METRICS: &[&str] =
+    &["goodput", "failed_ratio", "p50", "p99", "share", "amplification"];
+/// Those of them that only windows have; without `window` they are of the whole phase.
+const WINDOW_ONLY: &[&str] = &["goodput", "share", "amplification"];
 /// Figures that only an assertion knows; all others are those of [`crate::statistics`].
 const OWN_METRICS: &[&str] = &["failed_ratio_1s", "recovery_s"];
 /// The message for a name that is not in [`crate::statistics`].
 const NO_FIGURE: &str = "is not a metric; use p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, failed_ratio, \
     throttled_s, a role's as proxy.cpu_us_per_req";
 
+const ASSERTION_FIELDS: &[&str] = &[
+    "metric",
+    "mesh",
+    "load",
+    "versus",
+    "beside",
+    "max",
+    "min",
+    "added_max",
+    "ratio_max",
+    "ratio_min",
+    "window",
+    "pod",
+    "workload",
+    "from",
+    "except",
+];
+
 impl Assertion {
     /// A metric that could not be read is empty: the rest is looked at all the same.
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
-        let fields = node.fields(&[
-            "metric",
-            "mesh",
-            "load",
-            "versus",
-            "max",
-            "min",
-            "added_max",
-            "ratio_max",
-            "except",
-        ]);
+        let fields = node.fields(ASSERTION_FIELDS);
         let metric = fields.needed("metric").and_then(|node| {
             let metric = node.text()?;
-            if OWN_METRICS.contains(&metric.as_str()) || crate::statistics::is_metric(&metric) {
+            let is_own = [OWN_METRICS, WINDOW_ONLY].concat().contains(&metric.as_str());
+            if is_own || crate::statistics::is_metric(&metric) {
                 return Some(metric);
             }
-            node.wrong(format!("{metric:?} {NO_FIGURE}, {}", OWN_METRICS.join(", ")));
+            let own = [OWN_METRICS, WINDOW_ONLY].concat().join(", ");
+            node.wrong(format!("{metric:?} {NO_FIGURE}, {own}"));
             None
         });
         let bound = |name: &str| fields.get(name).and_then(|node| bound(&node));
-        let versus = fields.get("versus").and_then(|node| node.text());
+        let text = |name: &str| fields.get(name).and_then(|node| node.text());
         let assertion = Self {
             metric: metric.unwrap_or_default(),
             meshes: fields.get("mesh").map(|node| texts(&node)).unwrap_or_default(),
             loads: fields.get("load").map(|node| texts(&node)).unwrap_or_default(),
-            versus,
+            versus: text("versus"),
             max: bound("max"),
             min: bound("min"),
             added_max: bound("added_max"),
             ratio_max: bound("ratio_max"),
+            ratio_min: bound("ratio_min"),
+            window: text("window"),
+            beside: fields.get("beside").map(|node| beside(&node)),
+            pod: text("pod"),
+            workload: text("workload"),
+            from: text("from"),
             except: fields.get("except").and_then(|node| except(&node)),
         };
         if !node.value().is_object() {
             return None;
         }
         assertion.check(&fields);
+        assertion.check_window(&fields);
         Some(assertion)
+    }
+
+    /// Whether it is about figures of windows.
+    #[must_use]
+    pub fn is_of_window(&self) -> bool {
+        self.window.is_some()
+            || self.beside.is_some()
+            || WINDOW_ONLY.contains(&self.metric.as_str())
     }
 
     fn check(&self, fields: &Fields<'_>) {
         // Of the fields that are there, as one that could not be read is not missing.
         let there = |name: &str| fields.get(name).is_some();
-        let against = there("added_max") || there("ratio_max");
+        let against = there("added_max") || there("ratio_max") || there("ratio_min");
         if !there("max") && !there("min") && !against {
-            fields.wrong("needs max, min, added_max or ratio_max");
+            fields.wrong("needs max, min, added_max, ratio_max or ratio_min");
         }
-        if against != there("versus") {
-            fields.wrong("versus needs added_max or ratio_max");
+        if against != (there("versus") || there("beside")) {
+            fields.wrong("versus and beside need added_max, ratio_max or ratio_min");
         }
         if let (Some(min), Some(max)) = (self.min, self.max)
             && min > max
@@ -285,10 +334,45 @@ impl Assertion {
         }
     }
 
+    fn check_window(&self, fields: &Fields<'_>) {
+        let there = |name: &str| fields.get(name).is_some();
+        if there("versus") && there("beside") {
+            fields.wrong("versus and beside: one of them");
+        }
+        if self.metric.is_empty() {
+            return;
+        }
+        if self.is_of_window() && !WINDOW_METRICS.contains(&self.metric.as_str()) {
+            fields.wrong(format!("window and beside are for {}", WINDOW_METRICS.join(", ")));
+        }
+        for (field, metric) in
+            [("pod", "share"), ("workload", "amplification"), ("from", "amplification")]
+        {
+            if there(field) && self.metric != metric {
+                fields.wrong(format!("{field} is for {metric}"));
+            }
+        }
+        for (metric, field) in [("share", "pod"), ("amplification", "workload")] {
+            if self.metric == metric && !there(field) {
+                fields.wrong(format!("{metric} needs {field}"));
+            }
+        }
+    }
+
+    /// What it is compared with, in words.
+    #[must_use]
+    pub fn reference(&self) -> String {
+        let Some(beside) = &self.beside else { return self.versus.clone().unwrap_or_default() };
+        let parts = [("load", &beside.load), ("window", &beside.window)];
+        let parts =
+            parts.iter().filter_map(|(word, name)| Some(format!("{word} {}", name.as_ref()?)));
+        parts.collect::<Vec<_>>().join(", ")
+    }
+
     /// In words.
     #[must_use]
     pub fn spoken(&self) -> String {
-        let versus = self.versus.as_deref().unwrap_or_default();
+        let versus = self.reference();
         let mut bounds = Vec::new();
         let mut add = |bound: Option<f64>, text: &dyn Fn(f64) -> String| {
             bounds.extend(bound.map(text));
@@ -297,7 +381,18 @@ impl Assertion {
         add(self.min, &|min| format!(">= {min}"));
         add(self.added_max, &|added| format!("<= {versus} + {added}"));
         add(self.ratio_max, &|ratio| format!("<= {ratio} x {versus}"));
-        let mut text = format!("{} {}", self.metric, bounds.join(" and "));
+        add(self.ratio_min, &|ratio| format!(">= {ratio} x {versus}"));
+        let mut subject = self.metric.clone();
+        let mut of = |word: &str, name: &Option<String>| {
+            if let Some(name) = name {
+                subject.push_str(&format!(" {word} {name}"));
+            }
+        };
+        of("of", &self.pod);
+        of("of", &self.workload);
+        of("from", &self.from);
+        of("in", &self.window);
+        let mut text = format!("{subject} {}", bounds.join(" and "));
         if let Some((kind, length)) = &self.except {
             text.push_str(&format!(", but for {} s after {kind}", length.as_secs_f64()));
         }
@@ -316,6 +411,15 @@ fn bound(node: &Node<'_>) -> Option<f64> {
             None
         }
     }
+}
+
+fn beside(node: &Node<'_>) -> Beside {
+    let fields = node.fields(&["window", "load"]);
+    let text = |name: &str| fields.get(name).and_then(|node| node.text());
+    if fields.get("window").is_none() && fields.get("load").is_none() {
+        fields.wrong("needs window or load");
+    }
+    Beside { window: text("window"), load: text("load") }
 }
 
 fn except(node: &Node<'_>) -> Option<(String, Duration)> {

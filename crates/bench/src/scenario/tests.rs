@@ -165,14 +165,15 @@ fn mistakes_of_the_later_parts() {
         "assert:\n- {metric: p98, max: 1}\n",
         &[
             "14: assert.0.metric: \"p98\" is not a metric; use p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
-             failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
+             failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s, \
+             goodput, share, amplification",
         ],
     );
     added(
         "assert:\n- {metric: p99, versus: none}\n",
         &[
-            "14: assert.0: needs max, min, added_max or ratio_max",
-            "14: assert.0: versus needs added_max or ratio_max",
+            "14: assert.0: needs max, min, added_max, ratio_max or ratio_min",
+            "14: assert.0: versus and beside need added_max, ratio_max or ratio_min",
         ],
     );
     added(
@@ -183,6 +184,26 @@ fn mistakes_of_the_later_parts() {
         ],
     );
     added("plan: [\n", &["13:7: unclosed bracket '['"]);
+}
+
+#[test]
+fn windows_and_what_is_asserted_of_them() {
+    added("windows: {ill: [1s, 20s]}\n", &["13: windows.ill: 20s is after the end of every load"]);
+    let asserted = |text: &str, expected: &str| {
+        added(&format!("assert:\n- {{{text}}}\n"), &[&format!("14: assert.0{expected}")]);
+    };
+    asserted("metric: goodput, window: x, min: 1", ".window: there is no window \"x\" in windows");
+    asserted(
+        "metric: rps, window: whole, min: 1",
+        ": window and beside are for goodput, failed_ratio, p50, p99, share, amplification",
+    );
+    asserted("metric: share, max: 1", ": share needs pod");
+    asserted(
+        "metric: amplification, workload: web, max: 1",
+        ".workload: \"web\" is not in topology.counted",
+    );
+    asserted("metric: p99, beside: {}, ratio_max: 1", ".beside: needs window or load");
+    asserted("metric: share, pod: web-0, max: 1", ".pod: needs its workload in topology.counted");
 }
 
 #[test]
@@ -308,7 +329,8 @@ fn a_mistake_does_not_make_up_another() {
          timeline: [{at: 1s, do: {kill: {workload: x}}}]\n",
         &[
             "14: assert.0.metric: \"p98\" is not a metric; use p50, p75, p90, p95, p99, p999, p9999, max, mean (service.p50 …), rps, \
-             failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s",
+             failed_ratio, throttled_s, a role's as proxy.cpu_us_per_req, failed_ratio_1s, recovery_s, \
+             goodput, share, amplification",
             "14: assert.0.ratio_max: must be a number, a share (0.1%) or a time (1ms)",
             "14: assert.0.except.for: \"1\" is not a valid duration: add a unit, for example 1s",
         ],

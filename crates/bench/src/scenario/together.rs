@@ -10,6 +10,7 @@ use crate::scenario::rules::{Assertion, Figure};
 use crate::scenario::timeline::{Action, Entry, KINDS};
 use crate::scenario::topology::Topology;
 use crate::scenario::units;
+use crate::scenario::windows::{WHOLE, Window};
 use leno_load::url::Url;
 
 /// Says what is wrong with the manifests, and with the names that the topology itself uses. The names are given back, or none
@@ -30,6 +31,11 @@ pub(super) fn topology(node: &Node<'_>, topology: &Topology, known: Known) -> Op
     for (at, workload) in topology.unmeshed.iter().enumerate() {
         if let Some(message) = known.wrong_workload(workload) {
             node.wrong_in(&format!("unmeshed.{at}"), message);
+        }
+    }
+    for (at, workload) in topology.counted.iter().enumerate() {
+        if let Some(message) = known.wrong_settable(workload) {
+            node.wrong_in(&format!("counted.{at}"), message);
         }
     }
     Some(known)
@@ -148,11 +154,64 @@ pub(super) fn timeline(nodes: &[Node<'_>], loads: &[Load], known: Option<&Known>
     entries
 }
 
+/// Windows of the measured phase: some load must last as long.
+pub(super) fn windows(node: &Node<'_>, loads: &[Load]) -> Vec<Window> {
+    let windows = Window::read_all(node);
+    let longest = loads.iter().map(|load| load.phases.measure).max().unwrap_or_default();
+    for window in &windows {
+        let end = window.during.iter().map(|(_, to)| *to).max().unwrap_or_default();
+        if !longest.is_zero() && end > longest {
+            let end = units::spoken(end);
+            node.wrong_in(&window.name, format!("{end} is after the end of every load"));
+        }
+    }
+    windows
+}
+
+/// What an assertion says of windows and of counted workloads.
+fn of_windows(node: &Node<'_>, assertion: &Assertion, windows: &[Window], topology: &Topology) {
+    let known = |name: &str| name == WHOLE || windows.iter().any(|window| window.name == name);
+    let beside = assertion.beside.as_ref();
+    let named = [
+        ("window", assertion.window.as_deref()),
+        ("beside.window", beside.and_then(|beside| beside.window.as_deref())),
+    ];
+    for (field, name) in named {
+        let Some(name) = name.filter(|name| !known(name)) else { continue };
+        if !node.is_wrong_below("windows") {
+            node.wrong_in(field, format!("there is no window {name:?} in windows"));
+        }
+    }
+    let counted = [("workload", &assertion.workload), ("from", &assertion.from)];
+    for (field, name) in counted {
+        let Some(name) = name.as_ref().filter(|name| !topology.counted.contains(name)) else {
+            continue;
+        };
+        node.wrong_in(field, format!("{name:?} is not in topology.counted"));
+    }
+    if assertion.pod.is_some() && topology.counted.is_empty() {
+        node.wrong_in("pod", "needs its workload in topology.counted");
+    }
+}
+
+/// What assertions are about.
+pub(super) struct About<'a> {
+    pub(super) loads: &'a [Load],
+    pub(super) timeline: &'a [Entry],
+    pub(super) windows: &'a [Window],
+    pub(super) topology: &'a Topology,
+}
+
 /// All that must hold.
-pub(super) fn assertions(nodes: &[Node<'_>], loads: &[Load], timeline: &[Entry]) -> Vec<Assertion> {
+pub(super) fn assertions(nodes: &[Node<'_>], about: &About<'_>) -> Vec<Assertion> {
+    let About { loads, timeline, windows, topology } = *about;
     let mut assertions = Vec::new();
     for node in nodes {
         let Some(assertion) = Assertion::read(node) else { continue };
+        of_windows(node, &assertion, windows, topology);
+        if let Some(load) = assertion.beside.as_ref().and_then(|beside| beside.load.as_ref()) {
+            named(node, load, loads);
+        }
         for name in &assertion.loads {
             named(node, name, loads);
         }

@@ -19,6 +19,8 @@ pub struct Topology {
     pub sidecars: Vec<Sidecars>,
     /// Workloads that never have a proxy.
     pub unmeshed: Vec<String>,
+    /// Workloads whose servers count what reaches them, once the measured phase has begun.
+    pub counted: Vec<String>,
     /// Workload whose pods send, where a load does not say otherwise.
     pub client: String,
     /// How long everything may take to become ready.
@@ -44,6 +46,7 @@ impl Topology {
             "replicas",
             "sidecars",
             "unmeshed",
+            "counted",
             "client",
             "ready",
         ]);
@@ -55,6 +58,7 @@ impl Topology {
                 node.some().iter().filter_map(|node| node.one_of(&Sidecars::ALL)).collect()
             }),
             unmeshed: fields.get("unmeshed").map(|node| texts(&node)).unwrap_or_default(),
+            counted: fields.get("counted").map(|node| texts(&node)).unwrap_or_default(),
             client: fields.get("client").and_then(|n| n.text()).unwrap_or_else(|| "client".into()),
             ready_wait: fields
                 .get("ready")

@@ -3,10 +3,11 @@
 use super::{Bed, LOOK_AGAIN, Pod};
 use crate::mesh::{machine, neighbours};
 use anyhow::{Context, Result, bail};
-use leno_runtime::http_client::Call;
+use leno_runtime::http_client::{Call, Response};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const CONTROL_RESTART_WAIT: Duration = Duration::from_secs(20);
@@ -87,24 +88,53 @@ impl Bed {
         }
     }
 
+    /// The `leno-worker` of a pod.
+    ///
+    /// # Errors
+    /// The pod runs none with `--admin`.
+    pub fn worker(&self, pod: &Pod) -> Result<Worker> {
+        let first = pod.first_pid.with_context(|| format!("pod {} is not running", pod.name))?;
+        let port = admin_port(&self.generated()?, pod)
+            .with_context(|| format!("pod {} runs no leno-worker with --admin=PORT", pod.name))?;
+        Ok(Worker { first_pid: first, admin: (pod.ip, port).into() })
+    }
+
     /// Gives the pod's `leno-worker` another plan, on its admin port.
     ///
     /// # Errors
     /// The pod runs no worker with `--admin`, or the worker refuses the plan.
     pub fn set_worker(&self, pod: &str, config: &Value) -> Result<()> {
         let pod = self.pod(pod)?;
-        let first = pod.first_pid.with_context(|| format!("pod {} is not running", pod.name))?;
-        let port = admin_port(&self.generated()?, &pod)
-            .with_context(|| format!("pod {} runs no leno-worker with --admin=PORT", pod.name))?;
         let plan = Call::get("/plan", machine::ANSWER_WAIT, machine::ANSWER_BYTES_MAX)
             .put("application/json", config.to_string());
-        // Inside of the pod, so that no proxy is in between.
-        let to = (pod.ip, port).into();
-        let answer = machine::in_network(first, || plan.tcp_blocking(to))??;
+        let answer = self.worker(&pod)?.ask(&plan)?;
         match answer.status {
             200 => Ok(()),
             status => bail!("the worker of {} answers {status}: {}", pod.name, answer.body.trim()),
         }
+    }
+}
+
+/// A pod's `leno-worker`, asked on its admin port inside of the pod, so that no proxy is in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Worker {
+    first_pid: i32,
+    admin: SocketAddr,
+}
+
+impl Worker {
+    /// Requests that its plan has answered since it started.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn requests(&self) -> Result<u64> {
+        let stats = Call::get("/stats", machine::COUNT_WAIT, machine::ANSWER_BYTES_MAX);
+        let stats: Value = serde_json::from_str(&self.ask(&stats)?.body)?;
+        stats["planned_requests"].as_u64().context("the worker does not count planned_requests")
+    }
+
+    fn ask(&self, call: &Call) -> Result<Response> {
+        Ok(machine::in_network(self.first_pid, || call.tcp_blocking(self.admin))??)
     }
 }
 
