@@ -1,7 +1,7 @@
 //! `leno routes`: requests by route and backend, as clients count them.
 
 use super::stat::{Wish, asked};
-use super::traffic::{look, percent, rest};
+use super::traffic::{look, percent, rest, times};
 use crate::args::{self, Format};
 use crate::home::Home;
 use crate::output;
@@ -42,8 +42,11 @@ pub(super) fn run(home: &Home, wanted: &args::Routes) -> anyhow::Result<()> {
 }
 
 fn table(rows: &[RouteFigures], wide: bool) -> String {
-    let headings =
-        ["SERVICE", "ROUTE", "BACKEND", "REQ/S", "SUCCESS", "P50", "P95", "P99", "REQUESTS"];
+    let mut headings =
+        vec!["SERVICE", "ROUTE", "BACKEND", "REQ/S", "SUCCESS", "P50", "P95", "P99", "REQUESTS"];
+    if wide {
+        headings.extend(["EFFECTIVE", "RETRIES/S", "AMPLIFICATION", "OVER_BUDGET/S", "EJECTED"]);
+    }
     let or_dash = |text: &String| if text.is_empty() { "-".to_owned() } else { text.clone() };
     let row = |row: &RouteFigures| {
         let figures = &row.figures;
@@ -52,6 +55,15 @@ fn table(rows: &[RouteFigures], wide: bool) -> String {
         cells.push(percent(figures.success_rate));
         cells.extend(rest(figures).into_iter().take(3));
         cells.push(figures.requests_total.to_string());
+        if wide {
+            cells.extend([
+                percent(figures.effective_success_rate),
+                format!("{:.1}", figures.retries_per_second),
+                times(figures.amplification),
+                format!("{:.1}", figures.over_budget_per_second),
+                figures.ejected_endpoints.to_string(),
+            ]);
+        }
         cells
     };
     output::shown(&headings, &rows.iter().map(row).collect::<Vec<_>>(), wide)

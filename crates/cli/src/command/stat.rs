@@ -1,7 +1,7 @@
 //! `leno stat KIND[/NAME]`: pods grouped by what they are of, and Services as their clients see them.
 
 use super::choose::kind;
-use super::traffic::{look, percent, rest};
+use super::traffic::{failing, look, percent, rest};
 use crate::args::home::Scope;
 use crate::args::{self, Format};
 use crate::home::{Home, Member};
@@ -197,6 +197,7 @@ fn table(rows: &[Group], format: Format) -> String {
     let wide = format == Format::Wide;
     if wide {
         headings.extend(["OPENED/S", "READ/S", "WRITE/S"]);
+        headings.extend(["RETRIES/S", "AMPLIFICATION", "SHED/S", "EJECTED"]);
     }
     let shown = |row: &Group| {
         let dash = || "-".to_owned();
@@ -207,11 +208,12 @@ fn table(rows: &[Group], format: Format) -> String {
             meshed.map_or_else(dash, |(meshed, pods)| format!("{meshed}/{pods}")),
         ];
         match &row.traffic {
-            None => cells.extend((0..9).map(|_| dash())),
+            None => cells.extend((0..13).map(|_| dash())),
             Some(figures) => {
                 cells.push(percent(figures.success_rate));
                 cells.push(format!("{:.1}", figures.requests_per_second));
                 cells.extend(rest(figures));
+                cells.extend(failing(figures));
             }
         }
         cells.truncate(headings.len());

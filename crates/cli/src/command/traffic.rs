@@ -56,12 +56,17 @@ fn stat_table(stats: &[Stat], wide: bool) -> String {
         "OPENED/S",
         "READ/S",
         "WRITE/S",
+        "RETRIES/S",
+        "AMPLIFICATION",
+        "SHED/S",
+        "EJECTED",
     ];
     let rows = stats.iter().map(|stat| {
         let mut cells = vec![stat.namespace.clone(), stat.pod.clone(), stat.direction.clone()];
         let Figures { requests_per_second, success_rate, .. } = stat.figures;
         cells.extend([format!("{requests_per_second:.1}"), percent(success_rate)]);
         cells.extend(rest(&stat.figures));
+        cells.extend(failing(&stat.figures));
         cells
     });
     let rows: Vec<Vec<String>> = rows.collect();
@@ -74,7 +79,7 @@ fn stat_table(stats: &[Stat], wide: bool) -> String {
 }
 
 /// Columns at the end that only the wide table has.
-const RATES: usize = 3;
+const RATES: usize = 7;
 /// A terminal's width, where standard output is not a terminal.
 const COLUMNS: usize = 100;
 
@@ -90,6 +95,20 @@ pub(super) fn rest(figures: &Figures) -> [String; 7] {
         output::bytes(figures.read_bytes_per_second),
         output::bytes(figures.write_bytes_per_second),
     ]
+}
+
+/// Retries, their multiple of requests, requests that a limit refused, and endpoints that get none.
+pub(super) fn failing(figures: &Figures) -> [String; 4] {
+    [
+        format!("{:.1}", figures.retries_per_second),
+        times(figures.amplification),
+        format!("{:.1}", figures.shed_per_second),
+        figures.ejected_endpoints.to_string(),
+    ]
+}
+
+pub(super) fn times(amplification: Option<f64>) -> String {
+    amplification.map_or("-".to_owned(), |times| format!("{times:.2}"))
 }
 
 /// A share of 1 for people.

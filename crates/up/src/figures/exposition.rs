@@ -9,6 +9,14 @@ pub(super) struct Totals {
     pub(super) requests: f64,
     pub(super) success: f64,
     pub(super) failure: f64,
+    /// Of `failure`: requests that a limit refused.
+    pub(super) shed: f64,
+    /// Attempts after the first, of routes.
+    pub(super) retries: f64,
+    /// Requests that were not sent again because of the budget.
+    pub(super) over_budget: f64,
+    /// Endpoints that are ejected now.
+    pub(super) ejected: f64,
     /// Requests at most so slow, by bound in microseconds so that bounds have an order.
     pub(super) latency: BTreeMap<u64, f64>,
     pub(super) tcp_open: f64,
@@ -16,6 +24,17 @@ pub(super) struct Totals {
     pub(super) read_bytes: f64,
     pub(super) write_bytes: f64,
 }
+
+/// Reasons of requests that a limit refused.
+const SHEDDING: [&str; 4] = [
+    "overloaded",
+    "circuit_breaker_requests",
+    "circuit_breaker_pending",
+    "circuit_breaker_connections",
+];
+pub(super) const RETRIES: &str = "outbound_http_route_retry_requests_total";
+pub(super) const OVER_BUDGET: &str = "outbound_http_route_retry_overflow_total";
+pub(super) const EJECTED: &str = "outbound_http_balancer_ejected_endpoints";
 
 /// Sums over everything but the direction, of samples that are kept.
 pub(super) fn totals(
@@ -33,6 +52,17 @@ pub(super) fn totals(
         if is_refused(sample, direction) && keep(sample) {
             totals.requests += value;
             totals.failure += value;
+            if SHEDDING.contains(&sample.label("error")) {
+                totals.shed += value;
+            }
+        }
+        if direction == "outbound" && keep(sample) {
+            match sample.name.as_str() {
+                RETRIES => totals.retries += value,
+                OVER_BUDGET => totals.over_budget += value,
+                EJECTED => totals.ejected += value,
+                _ => {}
+            }
         }
         if !is("direction", direction) || !keep(sample) {
             continue;

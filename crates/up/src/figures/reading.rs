@@ -63,7 +63,12 @@ impl Reading {
 
 fn service_of(sample: &Sample) -> Option<(&str, &str)> {
     let label = |name: &str| sample.labels.get(name).map(String::as_str).filter(|l| !l.is_empty());
-    if exposition::is_refused(sample, "outbound") {
+    if sample.name == exposition::EJECTED {
+        let is_service = label("backend_kind")?.eq_ignore_ascii_case("service");
+        return is_service.then_some((label("backend_namespace")?, label("backend_name")?));
+    }
+    let is_retried = [exposition::RETRIES, exposition::OVER_BUDGET].contains(&sample.name.as_str());
+    if is_retried || exposition::is_refused(sample, "outbound") {
         let is_service = label("parent_kind")?.eq_ignore_ascii_case("service");
         return is_service.then_some((label("parent_namespace")?, label("parent_name")?));
     }
@@ -116,6 +121,18 @@ pub struct Figures {
     pub write_bytes_per_second: f64,
     /// Requests since the proxies started.
     pub requests_total: u64,
+    /// Attempts after the first that routes asked for, per second; for outbound only. They are among the requests.
+    pub retries_per_second: f64,
+    /// Share of the requests without their retries that succeeded in the end, 0 to 1; `null` when there were none.
+    pub effective_success_rate: Option<f64>,
+    /// Requests with their retries, for each request; `null` when there were none.
+    pub amplification: Option<f64>,
+    /// Failed requests that were not sent again because the retry budget was used up, per second.
+    pub over_budget_per_second: f64,
+    /// Requests that a limit refused, per second.
+    pub shed_per_second: f64,
+    /// Endpoints that are ejected now, each counted by every proxy that ejected it.
+    pub ejected_endpoints: u64,
 }
 
 /// Traffic of one pod in one direction over a window.
@@ -167,6 +184,11 @@ struct Window {
     read_bytes_per_second: f64,
     write_bytes_per_second: f64,
     requests: f64,
+    retries: f64,
+    retries_per_second: f64,
+    over_budget_per_second: f64,
+    shed_per_second: f64,
+    ejected: f64,
 }
 
 impl Window {
@@ -187,10 +209,18 @@ impl Window {
         self.read_bytes_per_second += grown(then.read_bytes, now.read_bytes) / seconds;
         self.write_bytes_per_second += grown(then.write_bytes, now.write_bytes) / seconds;
         self.requests += now.requests;
+        let retries = grown(then.retries, now.retries);
+        self.retries += retries;
+        self.retries_per_second += retries / seconds;
+        self.over_budget_per_second += grown(then.over_budget, now.over_budget) / seconds;
+        self.shed_per_second += grown(then.shed, now.shed) / seconds;
+        self.ejected += now.ejected.max(0.0);
     }
 
     fn figures(&self) -> Figures {
         let percentile = |share| exposition::percentile(&self.latency, share);
+        // Retries that end after the window may be more than the attempts that ended in it.
+        let first = if self.retries < self.ended { self.ended - self.retries } else { 0.0 };
         Figures {
             requests_per_second: self.ended_per_second,
             success_rate: (self.ended > 0.0).then(|| self.success / self.ended),
@@ -202,6 +232,12 @@ impl Window {
             read_bytes_per_second: self.read_bytes_per_second,
             write_bytes_per_second: self.write_bytes_per_second,
             requests_total: self.requests as u64,
+            retries_per_second: self.retries_per_second,
+            effective_success_rate: (first > 0.0).then(|| (self.success / first).min(1.0)),
+            amplification: (first > 0.0).then(|| self.ended / first),
+            over_budget_per_second: self.over_budget_per_second,
+            shed_per_second: self.shed_per_second,
+            ejected_endpoints: self.ejected as u64,
         }
     }
 }
@@ -338,6 +374,9 @@ mod tests {
         outbound_http_errors_total{error=\"no_endpoints\",parent_kind=\"Service\",parent_namespace=\"n\",parent_name=\"gone\"} 3\n\
         inbound_http_authz_deny_total{client_id=\"spiffe://b\",tls=\"true\"} 2\n\
         outbound_http_errors_total{error=\"discovery_unavailable\"} 1\n\
+        outbound_http_errors_total{error=\"circuit_breaker_requests\"} 1\n\
+        outbound_http_route_retry_requests_total{parent_kind=\"Service\",parent_namespace=\"n\",parent_name=\"db\"} 3\n\
+        outbound_http_balancer_ejected_endpoints{backend_kind=\"Service\",backend_namespace=\"n\",backend_name=\"db\"} 1\n\
         proxy_build_info{version=\"1.2.3\"} 1\n";
 
     fn reading(pod: &str, text: &str, at: Instant) -> Reading {
@@ -364,6 +403,14 @@ mod tests {
         assert_eq!(figures.p50_milliseconds, Some(10.0));
         assert_eq!(figures.p95_milliseconds, Some(19.0));
         assert_eq!((figures.tcp_open, figures.tcp_opened_per_second), (1, 1.0));
+        let sent = &between(&empty, &full)[1].figures;
+        assert_eq!((sent.retries_per_second, sent.shed_per_second), (1.5, 0.5));
+        assert_eq!((sent.ejected_endpoints, sent.over_budget_per_second), (1, 0.0));
+        // Six answered well, five refused; three of the eleven were retries.
+        assert_eq!(
+            (sent.effective_success_rate, sent.amplification),
+            (Some(0.75), Some(11.0 / 8.0))
+        );
         // Nothing in between: no rate, no latency.
         let before = [reading("p", TEXT, began)];
         let still = &between(&before, &full)[0].figures;
@@ -387,7 +434,7 @@ mod tests {
             assert_eq!((figures.requests_per_second, figures.tcp_open), (rate, open), "{of:?}");
         };
         check(Of::Inbound, 20.0, 2);
-        check(Of::Outbound, 20.0, 0);
+        check(Of::Outbound, 22.0, 0);
         check(Of::Service("n".into(), "gone".into()), 6.0, 0);
         check(Of::Service("n".into(), "db".into()), 8.0, 0);
         check(Of::Service("other".into(), "db".into()), 0.0, 0);
