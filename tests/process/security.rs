@@ -8,6 +8,7 @@ mod policy;
 mod policy_objects;
 mod rotation;
 mod standing;
+mod suggested;
 mod tightened;
 mod wire;
 
@@ -78,6 +79,11 @@ fn inbound_policy_of_plain_text() {
 #[test]
 fn policy_objects_decide_about_connections_and_requests() {
     policy_objects::decide();
+}
+
+#[test]
+fn what_passed_passes_under_the_suggested_policy() {
+    suggested::applied();
 }
 
 #[test]

@@ -365,13 +365,22 @@ impl Mesh {
         &mut self.control
     }
 
+    /// What the control plane answers a client on its own machine.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn control_page(&self, path: &str) -> Result<Answer> {
+        admin::get(&self.node, (Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT).into(), path)
+    }
+
     /// Starts the control plane (again) and waits until it is ready.
     ///
     /// # Errors
     /// When it does not start; with what it said.
     pub fn start_control(&mut self) -> Result<()> {
         let listen = format!("{NODE}:{CONTROL_PORT}");
-        let admin = SocketAddr::from((NODE, CONTROL_ADMIN_PORT));
+        // On loopback too, where it shows what it has.
+        let admin = SocketAddr::from((Ipv4Addr::UNSPECIFIED, CONTROL_ADMIN_PORT));
         let mut control = Program::new(binaries::find("leno-control")?)
             .args(["run", "--listen", &listen, "--admin", &admin.to_string()])
             .args([Path::new("--source"), self.manifests.directory()])
@@ -379,7 +388,8 @@ impl Mesh {
             .args(&self.control_arguments)
             .start(&self.node)?;
         let node = &self.node;
-        let ready = ready(&mut control, "leno-control", || admin::get(node, admin, "/ready"));
+        let address = SocketAddr::from((NODE, CONTROL_ADMIN_PORT));
+        let ready = ready(&mut control, "leno-control", || admin::get(node, address, "/ready"));
         ready?;
         self.control = Some(control);
         Ok(())

@@ -3,6 +3,7 @@
 //! - [`destination`]: endpoints of a destination, in deltas.
 //! - [`outbound`]: how traffic to an original destination is routed.
 //! - [`inbound`]: who may reach a port, and what is spoken there.
+//! - [`record`]: what reached a workload, by Leno's own service `leno.v1.Record`.
 //! - [`snapshot`]: what was said to a proxy, as a file that outlives it.
 //! - [`WireError`]: what is wrong with a message, naming the field.
 //!
@@ -18,6 +19,7 @@ pub mod inbound;
 mod matching;
 pub mod outbound;
 mod parts;
+pub mod record;
 pub mod snapshot;
 
 pub use error::WireError;

@@ -11,6 +11,7 @@ mod explain;
 mod help;
 pub(crate) mod home;
 mod install;
+mod policy;
 mod question;
 mod tap;
 mod traffic;
@@ -24,6 +25,7 @@ pub(crate) use describe::Describe;
 pub(crate) use explain::{Explain, without_arrows};
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
+pub(crate) use policy::{AccessPolicy, PolicyVerb, Suggest, TreeFormat};
 pub(crate) use tap::{Filters, Tap, TapFormat, Top};
 pub(crate) use traffic::{
     Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Routes, Shown,
@@ -90,6 +92,8 @@ pub(crate) enum Verb {
     Explain(Box<Explain>),
     /// Show who may reach a workload: the rules of each of its ports, with the identities that they admit
     Authz(Box<Authz>),
+    /// Suggest an access policy from what reached workloads within the last hour
+    Policy(Box<AccessPolicy>),
     /// Show the configuration that proxies get from the control plane, and the metrics of both
     Diagnostics(Box<Diagnostics>),
     /// Add the proxy to the pods in manifests, as the injector in a cluster does: `leno inject app.yaml | kubectl apply -f -`

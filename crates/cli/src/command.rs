@@ -16,6 +16,7 @@ mod inject;
 mod install;
 mod logs;
 mod pods;
+mod policy;
 mod reach;
 mod routes;
 mod stat;
@@ -81,6 +82,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Logs(logs) => logs::run(&Home::find(given, &logs.cluster)?, &logs)?,
         Verb::Authz(wanted) => authz::run(given, &wanted)?,
         Verb::Explain(wanted) => return Ok(explain::run(given, &wanted)),
+        Verb::Policy(wanted) => return policy::run(given, &wanted),
         Verb::Diagnostics(wanted) => return diagnostics::run(given, &wanted),
         Verb::Check(check) => return check::run(given, &check),
         Verb::Version(version) => return version::run(given, &version),

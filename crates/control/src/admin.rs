@@ -4,14 +4,15 @@
 //! they answer only clients inside the pod, where the API server's port-forward arrives.
 
 use crate::ca::keep::Expiries;
-use crate::diagnostics::{self, Refused};
+use crate::diagnostics::{self, Recorded, Refused};
 use crate::door::Door;
 use crate::limit::{
     ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_HEAD_WAIT_MAX, ADMIN_WAIT_MAX,
 };
 use crate::metrics::{Metrics, Seen, render};
-use crate::source::Problem;
-use crate::world::World;
+use crate::record::Record;
+use crate::source::{Inventory, Problem};
+use crate::world::{MeshNames, World};
 use leno_runtime::listen::{self, Admission, Class, Limits, Place};
 use leno_runtime::tasks;
 use std::net::IpAddr;
@@ -26,6 +27,12 @@ use tokio::time::timeout;
 pub struct Pages {
     /// The latest world.
     pub worlds: watch::Receiver<Arc<World>>,
+    /// The objects that it is made of.
+    pub inventories: watch::Receiver<Arc<Inventory>>,
+    /// Names of the mesh.
+    pub names: MeshNames,
+    /// What reached workloads.
+    pub record: Record,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Last seconds of the certificates; there is no issuer while it is empty.
@@ -160,13 +167,21 @@ impl Pages {
                 kind: "application/json",
                 body: problems_json(&world.problems),
             },
-            _ => diagnostics_page(&world, path, query),
+            _ => {
+                let inventory = self.inventories.borrow().clone();
+                let (world, record) = (&*world, &self.record);
+                let recorded =
+                    Recorded { world, inventory: &inventory, names: &self.names, record };
+                diagnostics_page(&recorded, path, query)
+            }
         }
     }
 }
 
-fn diagnostics_page(world: &World, path: &str, query: &str) -> Page {
-    match diagnostics::answer(world, path, query) {
+fn diagnostics_page(recorded: &Recorded<'_>, path: &str, query: &str) -> Page {
+    let world = recorded.world;
+    let answer = diagnostics::answer(world, path, query).or_else(|| recorded.answer(path, query));
+    match answer {
         Some(_) if world.version == 0 => {
             Page::text("503 Service Unavailable", "the sources have not been read yet\n")
         }
@@ -182,7 +197,8 @@ fn diagnostics_page(world: &World, path: &str, query: &str) -> Page {
         }
         None => {
             let pages = "/ready /live /metrics /problems /diagnostics/authz /diagnostics/describe \
-                         /diagnostics/endpoints /diagnostics/explain /diagnostics/policy\n";
+                         /diagnostics/endpoints /diagnostics/explain /diagnostics/policy \
+                         /diagnostics/record /diagnostics/suggest\n";
             Page::text("404 Not Found", pages)
         }
     }
@@ -221,6 +237,8 @@ mod tests {
         check("/diagnostics/explain", false);
         check("/diagnostics/describe", false);
         check("/diagnostics/authz", false);
+        check("/diagnostics/record", false);
+        check("/diagnostics/suggest", false);
         check("/metrics/../problems", false);
         check("//metrics", false);
     }

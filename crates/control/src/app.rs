@@ -12,6 +12,7 @@ use crate::lease::Candidate;
 use crate::limit::{DRAIN_MAX, MEMORY_KEPT_MAX};
 use crate::metrics::Metrics;
 use crate::quota::Quotas;
+use crate::record::Record;
 use crate::source::file::Reader;
 use crate::source::{Inventory, Problem, file, kubernetes, layers, new_problems, parse};
 use crate::world::builder::Builder;
@@ -79,7 +80,8 @@ async fn serve(args: &Run) -> Result<()> {
         ]
     });
     let seen = Seen { inventories: inventories_seen.clone(), leads };
-    let _world = tasks::spawn_owned("world", follow(inventories_seen, worlds, names.clone()));
+    let _world =
+        tasks::spawn_owned("world", follow(inventories_seen.clone(), worlds, names.clone()));
     let _memory = tasks::spawn_owned("memory", give_back(worlds_seen.clone()));
 
     let listener = listen(args.listen).await?;
@@ -90,8 +92,12 @@ async fn serve(args: &Run) -> Result<()> {
     };
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
     let (expiries, expiries_seen) = watch::channel(Expiries::new());
+    let record = Record::default();
     let pages = Pages {
         worlds: worlds_seen.clone(),
+        inventories: inventories_seen.clone(),
+        names: names.clone(),
+        record: record.clone(),
         metrics: metrics.clone(),
         expiries: expiries_seen,
         webhook: args.webhook.is_some(),
@@ -120,7 +126,8 @@ async fn serve(args: &Run) -> Result<()> {
     let certifier =
         Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
     let quotas = Quotas::default();
-    let sight = Sight { worlds: worlds_seen.clone(), drain: drain.clone(), metrics, quotas };
+    let worlds = worlds_seen.clone();
+    let sight = Sight { worlds, drain: drain.clone(), metrics, quotas, record };
     let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;

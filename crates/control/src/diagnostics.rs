@@ -7,6 +7,7 @@
 //! - `/diagnostics/explain?from=CLIENT&to=SERVER&port=PORT&method=GET&path=/x`: whether a client may send that ([`explain`]).
 //! - `/diagnostics/describe?kind=pod|service|route&namespace=NAMESPACE&name=NAME`: what holds for an object, and what is wrong
 //!   ([`describe`]).
+//! - `/diagnostics/record`, `/diagnostics/suggest`: what reached workloads ([`recorded`]).
 //!
 //! The answers are the world's own, by the functions that discovery asks ([`crate::discovery`]); here is only how they look
 //! ([`shown`]). `docs/cli.md` is the contract.
@@ -15,9 +16,11 @@ mod authz;
 mod describe;
 mod explain;
 mod question;
+mod recorded;
 mod shown;
 
 pub use question::Refused;
+pub use recorded::Recorded;
 
 use crate::world::World;
 use leno_api::outbound::Target;

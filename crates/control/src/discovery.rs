@@ -2,14 +2,16 @@
 //!
 //! A stream is pulled: it looks at the latest world when the connection has room, so a slow reader holds up nobody
 //! and skips what it was too slow for. [`follow`] is that; [`destination`], [`outbound`] and [`inbound`] are the
-//! services; [`member`] says who may ask.
+//! services; [`record`] takes what proxies report; [`member`] says who may ask.
 
 pub mod destination;
 pub mod inbound;
 pub mod outbound;
+pub mod record;
 
 use crate::metrics::{Metrics, Open};
 use crate::quota::{Quotas, Share};
+use crate::record::Record;
 use crate::world::{Ground, World};
 use futures_util::stream::{Stream, unfold};
 use leno_model::name::{PeerName, SpiffeId};
@@ -50,6 +52,8 @@ pub struct Sight {
     pub metrics: Arc<Metrics>,
     /// What each identity holds.
     pub quotas: Quotas,
+    /// What reached workloads.
+    pub record: Record,
 }
 
 impl Sight {

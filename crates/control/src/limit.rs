@@ -116,3 +116,13 @@ pub const STATUS_WRITES_PER_SECOND_MAX: u32 = 20;
 pub const EVENTS_PER_MINUTE_MAX: u32 = 30;
 /// Problems whose Events are remembered.
 pub const EVENTS_KNOWN_MAX: usize = 2_000;
+
+/// Kinds of traffic that the record has of one workload, and of all: some hundred bytes each, so 50 MiB at most.
+pub const RECORD_ENTRIES_PER_WORKLOAD_MAX: usize = 2_000;
+pub const RECORD_ENTRIES_MAX: usize = 100_000;
+/// The record counts in slots of this length.
+pub const RECORD_SLOT: Duration = Duration::from_secs(300);
+/// Reports of one pod's proxy in a minute: twelve, some of them in several messages.
+pub const RECORD_REPORTS_PER_POD_MINUTE_MAX: usize = 120;
+/// What an operator may send to be simulated.
+pub const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;

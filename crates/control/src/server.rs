@@ -8,6 +8,7 @@ use crate::ca::service::Certifier;
 use crate::discovery::destination::Destinations;
 use crate::discovery::inbound::Inbound;
 use crate::discovery::outbound::Outbound;
+use crate::discovery::record::Recorder;
 use crate::discovery::{Peer, Sight};
 use crate::door::Door;
 use crate::limit::{
@@ -19,6 +20,7 @@ use crate::metrics::{Open, Turned};
 use crate::quota::Share;
 use futures_util::stream::{StreamExt, once, pending};
 use leno_api::outbound::service::OutboundPoliciesServer;
+use leno_api::record::service::RecordServer;
 use leno_model::name::{PeerName, SpiffeId};
 use leno_runtime::drain::Drain;
 use leno_runtime::listen::{self, Admission, Class, Limits, Place};
@@ -95,8 +97,10 @@ fn routes(sight: Sight, certifier: Certifier) -> Routes {
             OutboundPoliciesServer::new(Outbound(sight.clone())).max_decoding_message_size(limited),
         )
         .add_service(
-            InboundServerPoliciesServer::new(Inbound(sight)).max_decoding_message_size(limited),
+            InboundServerPoliciesServer::new(Inbound(sight.clone()))
+                .max_decoding_message_size(limited),
         )
+        .add_service(RecordServer::new(Recorder(sight), limited))
 }
 
 /// What serves a connection without client certificate.

@@ -7,6 +7,7 @@
 //! - [`route`]: where a request goes: [`route::pick`].
 //! - [`pattern`]: regular expressions of routes, within a budget.
 //! - [`policy`]: who may: [`policy::decide`].
+//! - [`record`]: what reached a workload, and what a policy makes of it.
 //! - [`retry`]: when a request is sent again: [`retry::Retry`].
 //! - [`shown_header`]: request headers that an operator may see.
 //! - [`limit`]: limits that both planes respect.
@@ -21,6 +22,7 @@ pub mod limit;
 pub mod name;
 pub mod pattern;
 pub mod policy;
+pub mod record;
 pub mod retry;
 pub mod route;
 pub mod shown_header;

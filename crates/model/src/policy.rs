@@ -109,7 +109,7 @@ pub enum Authentication {
 }
 
 /// How the client came.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PeerTls {
     /// Plain text, or TLS that is not for us.
     None,
@@ -266,6 +266,11 @@ impl Authorization {
 
     fn admits(&self, address: IpAddr, peer: &PeerTls) -> bool {
         self.lack_of_network(address).is_none() && self.lack_of_identity(peer).is_none()
+    }
+
+    /// Whether it admits a client with this identity, from some address.
+    pub(crate) fn admits_identity(&self, peer: &PeerTls) -> bool {
+        self.lack_of_identity(peer).is_none()
     }
 
     fn lack_of_network(&self, address: IpAddr) -> Option<Lack> {

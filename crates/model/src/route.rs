@@ -440,6 +440,12 @@ impl RequestMatch {
 }
 
 impl PathMatch {
+    /// Whether it takes a canonical path.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        self.specificity(path).is_some()
+    }
+
     /// Exactness and matched bytes.
     fn specificity(&self, path: &str) -> Option<(bool, usize)> {
         match self {

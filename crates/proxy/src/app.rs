@@ -9,6 +9,7 @@ use crate::config::{Config, Limits};
 use crate::data_path::{self, Part, StartError};
 use crate::discovery::{self, Discovery};
 use crate::listen;
+use crate::record;
 use crate::shared::Shared;
 use crate::telemetry::Registry;
 use crate::telemetry::access_log::AccessLog;
@@ -29,7 +30,7 @@ use std::fmt::Write;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -110,6 +111,9 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     let certifying = identity::run(config.as_ref().into(), publish, identity_status, store.clone());
     let _identity = tasks::spawn_owned("identity", certifying);
     let channels = channels(config.clone(), credentials.clone());
+    let (outbox, batches) = mpsc::channel(record::BATCHES_WAITING_MAX);
+    let recording = record::run(batches, config.workload.clone(), channels());
+    let _recording = tasks::spawn_owned("record", recording);
     let _discovery = tasks::spawn_owned("discovery", discovery.run(channels));
     let _keeping = store.zip(memory).map(|(store, memory)| {
         let unused_max = config.limits.discovery_unused_max;
@@ -128,7 +132,7 @@ async fn control(config: Arc<Config>, level: LevelHandle) -> Result<Drained, App
     }
 
     let drain = Drain::new();
-    let (observers, _exporting) = start_observers(&config, &registry, taps)?;
+    let (observers, _exporting) = start_observers(&config, &registry, (taps, outbox))?;
     let part = Part {
         beat: Heartbeat::default(),
         config: config.clone(),
@@ -171,14 +175,21 @@ fn log_drained(drained: &Drained) {
     }
 }
 
-/// Makes channels to the control plane, each with a connection of its own.
+/// Makes channels to the control plane, each with a connection of its own; the first two share one.
 fn channels(
     config: Arc<Config>,
     credentials: watch::Receiver<Option<Arc<Credentials>>>,
 ) -> impl Fn() -> tonic::transport::Channel {
-    move || {
+    let open = move || {
         let address = config.control_address.clone();
         control_channel::connect(address, &config.control_identity, credentials.clone())
+    };
+    let first = open();
+    let shares_left = AtomicUsize::new(2);
+    let is_left = |left: usize| left.checked_sub(1);
+    move || match shares_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left) {
+        Ok(_) => first.clone(),
+        Err(_) => open(),
     }
 }
 
@@ -203,12 +214,13 @@ fn start_access_log(
 fn start_observers(
     config: &Config,
     registry: &Arc<Registry>,
-    taps: Arc<Taps>,
+    (taps, record): (Arc<Taps>, mpsc::Sender<record::Batch>),
 ) -> Result<(Observers, Option<tasks::Owned>), StartError> {
     let access_log = start_access_log(config, registry)?;
     let (tracer, exporting) = start_tracing(config, registry).unzip();
     let identity = config.identity.clone();
-    Ok((Observers { identity, access_log, taps, tracer }, exporting))
+    let record = Some(record);
+    Ok((Observers { identity, access_log, taps, tracer, record }, exporting))
 }
 
 /// The tracer of the data threads, and the task that exports what they keep.

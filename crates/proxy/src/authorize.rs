@@ -5,6 +5,7 @@
 
 use crate::ending::Ending;
 use crate::mesh::followed::Followed;
+use crate::record::{Caller, Scope};
 use crate::refusal::Refusal;
 use crate::request::local_reply::LocalReply;
 use crate::request::view::View;
@@ -14,6 +15,7 @@ use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
 use crate::thread::ThreadContext;
 use leno_model::name::{PeerName, Resource};
 use leno_model::policy::{self, InboundPolicy, PeerTls, RequestVerdict, Verdict};
+use leno_model::record::Outcome;
 use leno_model::route::RequestView as _;
 use leno_runtime::denial::DenialId;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -38,6 +40,10 @@ pub struct Connection {
 }
 
 impl Connection {
+    fn caller(&self) -> Caller<'_> {
+        Caller { address: self.client.ip(), peer: &self.peer, port: self.target.port() }
+    }
+
     /// The client's verified name.
     #[must_use]
     pub fn peer_name(&self) -> Option<&PeerName> {
@@ -57,6 +63,8 @@ pub struct Decided {
     pub verdict: Result<(), Refusal>,
     /// The numbers of the client's requests, once there was one.
     pub series: OnceCell<Rc<HttpSeries>>,
+    /// Where the record counts the client.
+    scope: OnceCell<Rc<Scope>>,
     /// The verdict does not hold for all requests: a route may take one that decides otherwise.
     pub by_request: bool,
     /// How many requests the client may send, where the port limits that.
@@ -70,6 +78,30 @@ impl Decided {
     /// Counts the verdict.
     pub fn count(&self) {
         self.counter.add(1);
+    }
+
+    /// The record counts one request, by the rules of the port.
+    pub fn record(&self, thread: &ThreadContext, connection: &Connection, request: &View<'_>) {
+        if let Some(scope) = self.scope(thread, connection) {
+            thread.record.request(scope, request);
+        }
+    }
+
+    /// The record counts the connection, whose bytes are not read as requests.
+    pub fn record_connection(&self, thread: &ThreadContext, connection: &Connection) {
+        if let Some(scope) = self.scope(thread, connection) {
+            thread.record.connection(scope);
+        }
+    }
+
+    fn scope(&self, thread: &ThreadContext, connection: &Connection) -> Option<&Rc<Scope>> {
+        if self.scope.get().is_none()
+            && let Some(scope) = thread.record.scope_of(connection.caller(), &self.policy)
+        {
+            // Set once only: it was empty.
+            let _set = self.scope.set(scope);
+        }
+        self.scope.get()
     }
 
     /// Takes one request of what the client may send.
@@ -205,7 +237,7 @@ impl PortPolicy {
     ) -> Decided {
         let Connection { client, target, peer, .. } = connection;
         let generation = self.generation.get();
-        let series = OnceCell::new();
+        let (series, scope) = (OnceCell::new(), OnceCell::new());
         let verdict = policy::decide(&policy, client.ip(), peer);
         let labels = AuthzLabels {
             target: *target,
@@ -231,7 +263,17 @@ impl PortPolicy {
             }
         };
         let allowance = self.allowance(thread, &policy, transport, connection);
-        Decided { policy, transport, generation, verdict, counter, series, by_request, allowance }
+        Decided {
+            policy,
+            transport,
+            generation,
+            verdict,
+            counter,
+            series,
+            scope,
+            by_request,
+            allowance,
+        }
     }
 
     fn allowance(
@@ -280,17 +322,25 @@ pub fn decide_request(
     let Connection { client, target, peer, .. } = connection;
     let policy = &*decided.policy;
     let asked = (request, request.is_ambiguous());
+    let record = |outcome, rule| {
+        if let Some(scope) = thread.record.scope(connection.caller(), outcome, rule) {
+            thread.record.request(&scope, request);
+        }
+    };
     match policy::decide_request(policy, client.ip(), peer, asked) {
         RequestVerdict::NoRoute => {
+            record(Outcome::NoRoute, None);
             let server = policy.server.name();
             let detail = format!("no route of Server {server} takes the request");
             Err(Refusal::because(Ending::NoRoute, detail))
         }
         RequestVerdict::ByPort(_) => {
             decided.count();
+            decided.record(thread, connection, request);
             decided.verdict.clone().map(|()| None)
         }
         RequestVerdict::ByRoute(route, rule) => {
+            record(Outcome::Allowed, Some(&rule.resource));
             let labels = AuthzLabels {
                 target: *target,
                 tls: TlsLabel::from_client(peer),

@@ -6,6 +6,7 @@
 use crate::capture;
 use crate::config::{Config, Limits};
 use crate::conn::handshakes::Handshakes;
+use crate::record::Table;
 use crate::shared::Shared;
 use crate::telemetry::Recorder;
 use crate::telemetry::observers::Observers;
@@ -32,6 +33,8 @@ pub struct ThreadContext {
     pub random: Random,
     /// Says when to end.
     pub drain: Drain,
+    /// What reached our application.
+    pub record: Table,
     /// Who looks at single requests.
     pub observers: Observers,
     /// Handshakes of clients that are not finished.
@@ -59,6 +62,7 @@ impl ThreadContext {
             ..leno_http1::Limits::DEFAULT
         };
         Self {
+            record: Table::new(observers.record.clone()),
             observers,
             shared,
             limits,
@@ -84,6 +88,7 @@ impl ThreadContext {
     pub fn sweeps(&self, now: Instant) {
         self.swept_at.set(now);
         self.handshakes.sweep();
+        self.record.sweep(now);
     }
 
     /// The newest credentials; the listeners are not open before the first.

@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "check",
             "explain",
             "authz",
+            "policy",
             "diagnostics",
         ],
     ),
@@ -32,7 +33,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 34] = [
+const EXAMPLES: [(&str, &[&str]); 36] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -58,6 +59,14 @@ const EXAMPLES: [(&str, &[&str]); 34] = [
         ],
     ),
     ("authz", &["leno authz deploy/reviews", "leno authz shop/sts/db -o json"]),
+    (
+        "policy",
+        &["leno policy suggest -n shop", "leno policy suggest -n shop --audit > policy.yaml"],
+    ),
+    (
+        "policy suggest",
+        &["leno policy suggest -n shop", "leno policy suggest -n shop --audit > policy.yaml"],
+    ),
     (
         "diagnostics",
         &["leno diagnostics policy svc/web 80 -n shop", "leno diagnostics proxy-metrics web"],

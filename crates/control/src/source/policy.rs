@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// The group of the kinds that are installed with Leno.
 pub const LENO: &str = "policy.leno.dev";
+/// The Gateway API's group.
+pub const GATEWAY: &str = "gateway.networking.k8s.io";
 /// Linkerd's group.
 pub const LINKERD: &str = "policy.linkerd.io";
 

@@ -9,6 +9,7 @@ use leno_control::ca::{Authority, unix_seconds};
 use leno_control::discovery::Sight;
 use leno_control::metrics::Metrics;
 use leno_control::quota::Quotas;
+use leno_control::record::Record;
 use leno_control::server;
 use leno_control::source::layers::Layers;
 use leno_control::source::parse::parse;
@@ -53,6 +54,7 @@ pub(super) struct Mesh {
     authority: Arc<Authority>,
     tokens: Arc<Tokens>,
     drain: Drain,
+    pub(super) record: Record,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
     _state: tempfile::TempDir,
 }
@@ -85,8 +87,14 @@ impl Mesh {
         let metrics = Arc::new(Metrics::default());
         let drain = Drain::new();
         let (drain_of_streams, quotas) = (drain.clone(), Quotas::default());
-        let sight =
-            Sight { worlds: seen, drain: drain_of_streams, metrics: metrics.clone(), quotas };
+        let record = Record::default();
+        let sight = Sight {
+            worlds: seen,
+            drain: drain_of_streams,
+            metrics: metrics.clone(),
+            quotas,
+            record: record.clone(),
+        };
         let issuing = watch::channel(authority.clone()).1;
         let certifier = Certifier::new(issuing, tokens.clone(), names, life, metrics);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -94,7 +102,7 @@ impl Mesh {
         let credentials = watch::channel(own).1;
         let serving = server::serve(listener, credentials, sight, certifier);
         let serving = tasks::spawn("test server", serving);
-        Self { address, worlds, authority, tokens, drain, serving, _state: folder }
+        Self { address, worlds, authority, tokens, drain, record, serving, _state: folder }
     }
 
     /// Replaces the world.

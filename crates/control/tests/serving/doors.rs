@@ -39,6 +39,9 @@ async fn an_idle_crowd_at_the_admin_port_holds_up_no_probe() {
     let address = listener.local_addr().unwrap();
     let pages = Pages {
         worlds: watch::channel(Arc::default()).1,
+        inventories: watch::channel(Arc::default()).1,
+        names: leno_control::world::MeshNames::default(),
+        record: leno_control::record::Record::default(),
         metrics: Arc::new(Metrics::default()),
         expiries: watch::channel(Vec::new()).1,
         webhook: false,

@@ -6,9 +6,10 @@ mod doors;
 mod frozen;
 
 use client::{Mesh, POD, SERVICES};
-use leno_api::{destination, inbound, outbound};
+use leno_api::{destination, inbound, outbound, record};
 use leno_model::name::WorkloadId;
-use leno_model::policy::InboundProtocol;
+use leno_model::policy::{InboundProtocol, PeerTls};
+use leno_model::record::{Entry, Outcome};
 use leno_model::route::OutboundProtocol;
 use leno_model::workload::{EndpointSet, EndpointUpdate};
 use linkerd2_proxy_api::destination::GetDestination;
@@ -16,7 +17,7 @@ use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use linkerd2_proxy_api::identity::identity_client::IdentityClient;
 use linkerd2_proxy_api::inbound::inbound_server_policies_client::InboundServerPoliciesClient;
 use linkerd2_proxy_api::outbound::outbound_policies_client::OutboundPoliciesClient;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
@@ -66,6 +67,37 @@ async fn identity_needs_a_token_and_everything_else_a_certificate() {
         while client.get(asked.clone()).await.unwrap_err().code() == Code::Unauthenticated {}
     };
     timeout(PATIENCE, ended).await.expect("no second question on a connection without certificate");
+    mesh.stop().await;
+}
+
+/// A report about a pod from a workload, and what the record has then.
+#[tokio::test]
+async fn a_proxy_reports_for_its_own_workload_only() {
+    let mesh = Mesh::start(&[POD]).await;
+    let entry = Entry {
+        client: PeerTls::None,
+        network: "10.0.0.0/24".parse().unwrap(),
+        port: 80,
+        request: None,
+        outcome: Outcome::Allowed,
+        rule: "default all-unauthenticated".into(),
+    };
+    let report = async |account: Option<&str>, of: &WorkloadId| {
+        let message = record::to_messages(of, [(entry.clone(), 2)], 0).remove(0);
+        record::service::report(mesh.channel(account).await, message).await
+    };
+    let code = async |account, of: &WorkloadId| report(account, of).await.unwrap_err().code();
+    assert_eq!(code(None, &workload("web-1")).await, Code::Unauthenticated);
+    assert_eq!(code(Some("other"), &workload("web-1")).await, Code::PermissionDenied);
+    assert_eq!(code(Some("web"), &workload("gone")).await, Code::NotFound);
+    let elsewhere = WorkloadId { namespace: "bank".into(), pod: "web-1".into() };
+    assert_eq!(code(Some("web"), &elsewhere).await, Code::PermissionDenied);
+    assert_eq!(mesh.record.all(Instant::now()), []);
+    let told = report(Some("web"), &workload("web-1")).await.unwrap();
+    assert!(told.interval_seconds > 0);
+    let seen = mesh.record.seen("shop", Instant::now());
+    assert_eq!(seen[0].entries, [(entry.clone(), 2)]);
+    assert_eq!(&*seen[0].workload.2, "web-1");
     mesh.stop().await;
 }
 

@@ -321,6 +321,7 @@ async fn early_upstream(
             Ok(Ok(count)) if count > 0 => Ok(None),
             _ => {
                 hop.count();
+                hop.record_connection();
                 Err(hop.noted(refusal, None))
             }
         };
@@ -387,6 +388,7 @@ async fn find_way<'a>(
             return Ok((way, hop));
         }
         hop.count();
+        hop.record_connection();
         return Err(hop.noted(refusal, None));
     }
     hop.count();
@@ -416,6 +418,9 @@ async fn find_way<'a>(
             }
         }
     };
+    if matches!(way, Way::Bytes(_)) {
+        hop.record_connection();
+    }
     Ok((way, hop))
 }
 
@@ -472,6 +477,12 @@ impl<'a> ToApplication<'a> {
         self.decided.borrow().iter().for_each(Decided::count);
     }
 
+    /// The record counts the connection.
+    fn record_connection(&self) {
+        let decided = self.decided.borrow();
+        decided.iter().for_each(|one| one.record_connection(self.thread, &self.connection));
+    }
+
     /// The refusal with the id of its record.
     fn noted(&self, refusal: Refusal, request: Option<&View<'_>>) -> Refusal {
         let decided = self.decided.borrow();
@@ -510,7 +521,10 @@ impl Side for ToApplication<'_> {
                 authorize::decide_request(self.thread, decided, &self.connection, request)
             }
             None => {
-                decided.iter().for_each(Decided::count);
+                if let Some(decided) = &*decided {
+                    decided.count();
+                    decided.record(self.thread, &self.connection, request);
+                }
                 verdict.map(|()| None)
             }
         };

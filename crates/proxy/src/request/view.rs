@@ -67,6 +67,15 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The path as the client wrote it, without query.
+    #[must_use]
+    pub fn raw_path(&self) -> &'a [u8] {
+        match &self.source {
+            Source::Http1(head, bytes) => head.path(bytes),
+            Source::Http2(parts) => parts.uri.path().as_bytes(),
+        }
+    }
+
     /// The first value of a header (lower-case name) that is UTF-8.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
@@ -103,11 +112,7 @@ impl RequestView for View<'_> {
 
     fn path(&self) -> &str {
         self.path.get_or_init(|| {
-            let raw = match &self.source {
-                Source::Http1(head, bytes) => head.path(bytes),
-                Source::Http2(parts) => parts.uri.path().as_bytes(),
-            };
-            let canonical = canonical::path(raw);
+            let canonical = canonical::path(self.raw_path());
             self.ambiguous.set(canonical.ambiguous);
             canonical.path
         })

@@ -1,4 +1,5 @@
-//! Everything that looks at single requests: access log, taps and traces. Where nobody looks, a request costs one relaxed load.
+//! Everything that looks at requests: access log, taps and traces at single ones, the record at sums. Where nobody looks at single
+//! requests, a request costs one relaxed load.
 
 use super::access_log::AccessLog;
 use super::request_summary::RequestSummary;
@@ -6,10 +7,12 @@ use super::shown_headers::Name;
 use super::tap::Taps;
 use super::trace::span::OwnSpan;
 use super::trace::tracer::Tracer;
+use crate::record::Batch;
 use leno_model::name::SpiffeId;
 use leno_runtime::random::Random;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
 /// One per data thread; cheap to clone.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub struct Observers {
     pub access_log: Option<AccessLog>,
     pub taps: Arc<Taps>,
     pub tracer: Option<Tracer>,
+    /// Who takes the sums of the record.
+    pub record: Option<mpsc::Sender<Batch>>,
 }
 
 impl Observers {

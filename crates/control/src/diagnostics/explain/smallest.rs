@@ -3,17 +3,14 @@
 use super::Asked;
 use super::decision::Decision;
 use super::party::Client;
-use crate::source::policy::LENO;
+use crate::source::policy::{GATEWAY, LENO};
+use crate::suggestion::yaml::{cut, head, quoted, scalar};
 use crate::world::pod::Pod;
 use leno_model::name::Resource;
 use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute, PeerTls};
 use leno_model::policy::{decide, route_of};
 use std::fmt::Write as _;
 use std::sync::Arc;
-
-/// A name of an object has at most so many bytes.
-const NAME_BYTES_MAX: usize = 253;
-const GATEWAY: &str = "gateway.networking.k8s.io";
 
 /// What a rule is for: group, kind and name.
 struct Target {
@@ -185,17 +182,6 @@ fn rule(
     }
 }
 
-fn head(text: &mut String, version: &str, kind: &str, (namespace, name): (&str, &str)) {
-    if !text.is_empty() {
-        text.push_str("---\n");
-    }
-    let (name, namespace) = (scalar(name), scalar(namespace));
-    let _ = writeln!(
-        text,
-        "apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:"
-    );
-}
-
 /// What stands for the client in names of objects.
 fn name_of(client: &Client<'_>) -> String {
     let account = match &client.peer {
@@ -208,25 +194,4 @@ fn name_of(client: &Client<'_>) -> String {
     };
     let pod = client.pod.map(|pod| pod.workload().1);
     account.or(pod).unwrap_or("address").to_ascii_lowercase().replace('_', "-")
-}
-
-fn cut(mut name: String) -> String {
-    name.truncate(NAME_BYTES_MAX);
-    name.trim_end_matches(['-', '.']).to_owned()
-}
-
-/// A text as it is where YAML reads it as a text, and quoted otherwise.
-fn scalar(text: &str) -> String {
-    let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c));
-    let lower = text.to_ascii_lowercase();
-    let is_taken = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
-    match is_word && !is_taken.contains(&lower.as_str()) {
-        true => text.to_owned(),
-        false => quoted(text),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

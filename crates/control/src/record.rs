@@ -1,0 +1,254 @@
+//! What reached workloads within the last hour, as their proxies report it. In memory only: it may be lost without harm.
+//!
+//! Slots of five minutes hold the counts. Every number has a limit, so that no proxy fills the memory of the control plane.
+
+use crate::limit::{
+    RECORD_ENTRIES_MAX, RECORD_ENTRIES_PER_WORKLOAD_MAX, RECORD_REPORTS_PER_POD_MINUTE_MAX,
+    RECORD_SLOT,
+};
+use leno_model::name::SpiffeId;
+use leno_model::record::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Slots of an hour.
+const SLOTS: usize = 12;
+
+/// A workload: namespace, kind and name, as `shop`, `deployment`, `web`.
+pub type Workload = (Arc<str>, Arc<str>, Arc<str>);
+
+/// The record of all workloads; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Record {
+    started: Instant,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What was seen of one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Whose proxies reported it.
+    pub workload: Workload,
+    /// Kinds of traffic, in order, each with its count.
+    pub entries: Vec<(Entry, u64)>,
+    /// Requests and connections that the record had no room for.
+    pub lost: u64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    workloads: BTreeMap<Workload, Entries>,
+    /// Entries of all workloads.
+    count: usize,
+    /// The newest slot.
+    slot: u64,
+    /// Reports of each identity in this minute.
+    reports: (u64, HashMap<SpiffeId, usize>),
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    entries: HashMap<Entry, Counts>,
+    lost: Counts,
+}
+
+/// Counts of the last slots.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    newest: u64,
+    of_slots: [u32; SLOTS],
+}
+
+impl Counts {
+    fn add(&mut self, slot: u64, count: u64) {
+        let passed = slot.saturating_sub(self.newest).min(SLOTS as u64);
+        (0..passed).for_each(|back| self.of_slots[((slot - back) % SLOTS as u64) as usize] = 0);
+        self.newest = self.newest.max(slot);
+        let place = &mut self.of_slots[(slot % SLOTS as u64) as usize];
+        *place = place.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    fn sum(&self, now: u64) -> u64 {
+        let kept = |slot: &u64| slot + (SLOTS as u64) > now;
+        let oldest = self.newest.saturating_sub(SLOTS as u64 - 1);
+        let slots = (oldest..=self.newest).filter(kept);
+        slots.map(|slot| u64::from(self.of_slots[(slot % SLOTS as u64) as usize])).sum()
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        self.newest + SLOTS as u64 <= now
+    }
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { started: Instant::now(), kept: Arc::default() }
+    }
+}
+
+impl Record {
+    /// How far back it goes.
+    #[must_use]
+    pub fn reach(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started).min(RECORD_SLOT * SLOTS as u32)
+    }
+
+    /// Whether an identity with so many pods may report once more in this minute.
+    #[must_use]
+    pub fn may_report(&self, id: &SpiffeId, pods: usize, now: Instant) -> bool {
+        let minute = now.saturating_duration_since(self.started).as_secs() / 60;
+        let mut kept = self.kept();
+        if kept.reports.0 != minute {
+            kept.reports = (minute, HashMap::new());
+        }
+        let count = kept.reports.1.entry(id.clone()).or_default();
+        *count += 1;
+        *count <= (pods + 1) * RECORD_REPORTS_PER_POD_MINUTE_MAX
+    }
+
+    /// Adds what a proxy of a workload reports.
+    pub fn add(&self, workload: &Workload, sums: Vec<(Entry, u64)>, lost: u64, now: Instant) {
+        let slot = self.slot(now);
+        let mut kept = self.kept();
+        kept.turn(slot);
+        let Kept { workloads, count: all, .. } = &mut *kept;
+        if *all >= RECORD_ENTRIES_MAX && !workloads.contains_key(workload) {
+            return;
+        }
+        let of_workload = workloads.entry(workload.clone()).or_default();
+        if lost > 0 {
+            of_workload.lost.add(slot, lost);
+        }
+        for (entry, count) in sums {
+            let has_room = of_workload.entries.len() < RECORD_ENTRIES_PER_WORKLOAD_MAX
+                && *all < RECORD_ENTRIES_MAX;
+            match of_workload.entries.get_mut(&entry) {
+                Some(known) => known.add(slot, count),
+                None if has_room => {
+                    *all += 1;
+                    let mut counts = Counts { newest: slot, ..Counts::default() };
+                    counts.add(slot, count);
+                    of_workload.entries.insert(entry, counts);
+                }
+                None => of_workload.lost.add(slot, count),
+            }
+        }
+    }
+
+    /// What was seen of the workloads of a namespace.
+    #[must_use]
+    pub fn seen(&self, namespace: &str, now: Instant) -> Vec<Seen> {
+        self.all(now).into_iter().filter(|seen| &*seen.workload.0 == namespace).collect()
+    }
+
+    /// What was seen of all workloads.
+    #[must_use]
+    pub fn all(&self, now: Instant) -> Vec<Seen> {
+        let slot = self.slot(now);
+        let kept = self.kept();
+        let of = |(workload, of): (&Workload, &Entries)| {
+            let sums = of.entries.iter().map(|(entry, counts)| (entry.clone(), counts.sum(slot)));
+            let mut entries: Vec<_> = sums.filter(|(_, count)| *count > 0).collect();
+            entries.sort_unstable();
+            Seen { workload: workload.clone(), entries, lost: of.lost.sum(slot) }
+        };
+        let all = kept.workloads.iter().map(of);
+        all.filter(|seen| !seen.entries.is_empty() || seen.lost > 0).collect()
+    }
+
+    fn slot(&self, now: Instant) -> u64 {
+        // The first slot is 1: a count of slot 0 would be one that was never made.
+        1 + now.saturating_duration_since(self.started).as_secs() / RECORD_SLOT.as_secs()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Forgets what is older than an hour, once for each slot.
+    fn turn(&mut self, slot: u64) {
+        if self.slot == slot {
+            return;
+        }
+        self.slot = slot;
+        self.workloads.retain(|_, of| {
+            of.entries.retain(|_, counts| !counts.is_over(slot));
+            of.entries.shrink_to_fit();
+            !of.entries.is_empty() || !of.lost.is_over(slot)
+        });
+        self.count = self.workloads.values().map(|of| of.entries.len()).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leno_model::policy::PeerTls;
+    use leno_model::record::{Outcome, Request, Version};
+
+    fn entry(path: &str) -> Entry {
+        let method = "GET".into();
+        Entry {
+            client: PeerTls::None,
+            network: "10.0.0.0/24".parse().unwrap(),
+            port: 80,
+            request: Some(Request { version: Version::Http1, method, path: path.into() }),
+            outcome: Outcome::Allowed,
+            rule: "default all-unauthenticated".into(),
+        }
+    }
+
+    fn workload(name: &str) -> Workload {
+        ("shop".into(), "deployment".into(), name.into())
+    }
+
+    #[test]
+    fn an_hour_is_kept() {
+        let record = Record::default();
+        let at = |minutes: u64| record.started + Duration::from_secs(60 * minutes);
+        let web = workload("web");
+        let add = |path, count, minutes| {
+            record.add(&web, vec![(entry(path), count)], 0, at(minutes));
+        };
+        let counts = |minutes| -> Vec<u64> {
+            let seen = record.seen("shop", at(minutes));
+            seen.iter().flat_map(|seen| seen.entries.iter().map(|(_, count)| *count)).collect()
+        };
+        add("/a", 1, 0);
+        add("/a", 2, 1);
+        add("/b", 5, 1);
+        add("/a", 4, 30);
+        assert_eq!(counts(30), [7, 5]);
+        assert_eq!(counts(59), [7, 5]);
+        assert_eq!(counts(60), [4]);
+        add("/c", 1, 91);
+        assert_eq!(counts(91), [1]);
+        assert_eq!(record.kept().count, 1);
+        add("/a", 9, 1_000);
+        assert_eq!(counts(1_000), [9]);
+        assert_eq!(record.seen("other", at(1_000)), []);
+        assert_eq!(record.reach(at(1_000)), Duration::from_secs(3_600));
+    }
+
+    #[test]
+    fn no_proxy_fills_the_memory() {
+        let record = Record::default();
+        let now = record.started;
+        let entries = |count: usize| (0..count).map(|n| (entry(&format!("/{n}/x")), 1)).collect();
+        record.add(&workload("a"), entries(RECORD_ENTRIES_PER_WORKLOAD_MAX + 10), 3, now);
+        let seen = record.seen("shop", now);
+        assert_eq!(seen[0].entries.len(), RECORD_ENTRIES_PER_WORKLOAD_MAX);
+        assert_eq!(seen[0].lost, 13);
+        for number in 0..RECORD_ENTRIES_MAX / 1_000 {
+            record.add(&workload(&number.to_string()), entries(1_000), 0, now);
+        }
+        assert_eq!(record.kept().count, RECORD_ENTRIES_MAX);
+        let id = SpiffeId::service_account("td", "shop", "web").unwrap();
+        let allowed = (0..1_000).filter(|_| record.may_report(&id, 1, now)).count();
+        assert_eq!(allowed, 2 * RECORD_REPORTS_PER_POD_MINUTE_MAX);
+        assert!(record.may_report(&id, 1, now + Duration::from_secs(60)));
+    }
+}

@@ -1,0 +1,127 @@
+//! The ports that were reached, and the Servers that they need.
+
+use super::Today;
+use super::yaml::{cut, head, scalar};
+use crate::record::Seen;
+use crate::source::policy::LENO;
+use crate::world::pod::Pod;
+use leno_model::name::Resource;
+use leno_model::policy::{InboundPolicy, InboundProtocol};
+use leno_model::record::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A port of some pods.
+pub(super) struct Plan<'w> {
+    /// One of the pods.
+    pub(super) pod: &'w Arc<Pod>,
+    pub(super) port: u16,
+    /// The Server's group and name.
+    pub(super) group: Arc<str>,
+    pub(super) name: String,
+    /// Whether the Server does not exist yet.
+    pub(super) is_new: bool,
+    pub(super) protocol: InboundProtocol,
+    /// What passed, with counts.
+    pub(super) seen: Vec<(Entry, u64)>,
+    /// What a Server alone does not admit.
+    pub(super) needed: Vec<(Entry, u64)>,
+}
+
+/// A plan for each port that was reached, and what is not in a plan.
+pub(super) fn plans<'w>(today: &Today<'w>, seen: &[Seen]) -> (Vec<Plan<'w>>, Vec<String>) {
+    let mut notes = Vec::new();
+    let mut plans: BTreeMap<(String, u16), Plan<'w>> = BTreeMap::new();
+    let servers = today.inventory.servers.iter().map(|server| server.key.name.to_string());
+    let mut names: BTreeSet<String> = servers.collect();
+    for Seen { workload: (namespace, kind, name), entries, lost } in seen {
+        let pods = today.world.pods_of_namespace(namespace);
+        let mut pods: Vec<&Arc<Pod>> = pods
+            .filter(|pod| pod.meshed && !pod.terminating && pod.workload() == (kind, name))
+            .collect();
+        pods.sort_by_key(|pod| !pod.ready);
+        let Some(pod) = pods.first().copied() else {
+            notes.push(format!("{kind}/{name} has no pod in the mesh any more, and is left out"));
+            continue;
+        };
+        if *lost > 0 {
+            notes.push(format!(
+                "the record of {kind}/{name} is full: it lacks {lost} requests and connections"
+            ));
+        }
+        for (entry, count) in entries.iter().filter(|(entry, _)| entry.outcome.passes()) {
+            let Some(policy) = today.world.inbound(&pod.id, entry.port) else { continue };
+            let of_server = match &policy.server {
+                Resource::Object { group, name, .. } => format!("{group}/{name}"),
+                Resource::Default(_) => format!("{:?}", pod.selecting_labels()),
+            };
+            let plan = plans
+                .entry((of_server, entry.port))
+                .or_insert_with(|| Plan::new(pod, (name, entry.port), &policy, &mut names));
+            plan.seen.push((entry.clone(), *count));
+        }
+    }
+    (plans.into_values().collect(), notes)
+}
+
+impl<'w> Plan<'w> {
+    fn new(
+        pod: &'w Arc<Pod>,
+        (workload, port): (&str, u16),
+        policy: &InboundPolicy,
+        names: &mut BTreeSet<String>,
+    ) -> Self {
+        let (group, name, is_new) = match &policy.server {
+            Resource::Object { group, name, .. } => (group.clone(), name.to_string(), false),
+            Resource::Default(_) => {
+                (LENO.into(), unused(names, format!("{workload}-{port}")), true)
+            }
+        };
+        let protocol = policy.protocol;
+        let (seen, needed) = (Vec::new(), Vec::new());
+        Self { pod, port, group, name, is_new, protocol, seen, needed }
+    }
+
+    /// Writes its Server, where it is a new one.
+    pub(super) fn server(&self, text: &mut String, audit: bool) {
+        if !self.is_new {
+            return;
+        }
+        head(text, &format!("{LENO}/v1beta3"), "Server", (&self.pod.id.namespace, &self.name));
+        text.push_str("  podSelector:\n    matchLabels:");
+        let labels = self.pod.selecting_labels();
+        text.push_str(if labels.is_empty() { " {}\n" } else { "\n" });
+        for (label, value) in labels {
+            let _ = writeln!(text, "      {}: {}", scalar(label), scalar(value));
+        }
+        let _ = writeln!(text, "  port: {}", self.port);
+        let protocol = match self.protocol {
+            InboundProtocol::Detect { .. } => None,
+            InboundProtocol::Opaque => Some("opaque"),
+            InboundProtocol::Tls => Some("TLS"),
+            InboundProtocol::Http1 => Some("HTTP/1"),
+            InboundProtocol::Http2 => Some("HTTP/2"),
+            InboundProtocol::Grpc => Some("gRPC"),
+        };
+        if let Some(protocol) = protocol {
+            let _ = writeln!(text, "  proxyProtocol: {protocol}");
+        }
+        if audit {
+            text.push_str(
+                "  # It denies nothing yet. Without this line it denies what no rule admits.\n",
+            );
+            text.push_str("  accessPolicy: audit\n");
+        }
+    }
+}
+
+/// A name that no object of the kind has; it has one then.
+pub(super) fn unused(names: &mut BTreeSet<String>, wanted: String) -> String {
+    let wanted = cut(wanted);
+    let numbered = (2..).map(|number| cut(format!("{wanted}-{number}")));
+    let mut all = std::iter::once(wanted.clone()).chain(numbered);
+    let name = all.find(|name| !names.contains(name)).unwrap_or(wanted);
+    names.insert(name.clone());
+    name
+}
