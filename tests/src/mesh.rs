@@ -11,6 +11,7 @@ use crate::network::{self, Addresses, NODE};
 use crate::program::{Program, Running};
 use crate::wait;
 use anyhow::{Context as _, Result, ensure};
+use leno_runtime::http_client::Call;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -371,6 +372,17 @@ impl Mesh {
     /// When there is no answer.
     pub fn control_page(&self, path: &str) -> Result<Answer> {
         admin::get(&self.node, (Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT).into(), path)
+    }
+
+    /// What it answers to a PUT with this body.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn control_put(&self, path: &str, body: &str) -> Result<Answer> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT));
+        let put = Call::get(path, Duration::from_secs(10), 64 << 20);
+        let put = put.put("application/yaml", body.to_owned());
+        Ok(self.node.run(|| put.tcp_blocking(address))?)
     }
 
     /// Starts the control plane (again) and waits until it is ready.

@@ -25,7 +25,7 @@ pub(crate) use describe::Describe;
 pub(crate) use explain::{Explain, without_arrows};
 pub(crate) use help::command;
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
-pub(crate) use policy::{AccessPolicy, PolicyVerb, Suggest, TreeFormat};
+pub(crate) use policy::{AccessPolicy, PolicyVerb, Simulate, Suggest, TreeFormat};
 pub(crate) use tap::{Filters, Tap, TapFormat, Top};
 pub(crate) use traffic::{
     Diagnostics, DiagnosticsVerb, Endpoints, Format, Logs, Policy, ProxyMetrics, Routes, Shown,
@@ -90,9 +90,9 @@ pub(crate) enum Verb {
     Logs(Box<Logs>),
     /// Say whether a client may send a request or connect to a server, by which rule, and which policy would allow it; exit code 0 is allowed, 1 denied, 2 no answer
     Explain(Box<Explain>),
-    /// Show who may reach a workload: the rules of each of its ports, with the identities that they admit
+    /// Show who may reach a workload: the rules of each of its ports, with the identities that they admit; and who did within the last hour
     Authz(Box<Authz>),
-    /// Suggest an access policy from what reached workloads within the last hour
+    /// Suggest an access policy from what reached workloads within the last hour, and try a policy on it before it is applied
     Policy(Box<AccessPolicy>),
     /// Show the configuration that proxies get from the control plane, and the metrics of both
     Diagnostics(Box<Diagnostics>),

@@ -179,8 +179,24 @@ impl Home {
     /// The answer of the control plane's operator page.
     pub(crate) fn control(&self, path: &str) -> anyhow::Result<Page> {
         match self {
-            Self::Machine(state) => machine::control(state, path),
-            Self::Cluster(cluster) => cluster.control(path),
+            Self::Machine(state) => machine::control(state, path, None),
+            Self::Cluster(cluster) => cluster.control(path, None),
+        }
+    }
+
+    /// How many control planes keep a record; each has that of the proxies that are connected to it.
+    pub(crate) fn replicas(&self) -> anyhow::Result<usize> {
+        match self {
+            Self::Machine(_) => Ok(1),
+            Self::Cluster(cluster) => Ok(cluster.control_pods()?.len()),
+        }
+    }
+
+    /// The answer of that page to a PUT with this body.
+    pub(crate) fn control_put(&self, path: &str, body: &str) -> anyhow::Result<Page> {
+        match self {
+            Self::Machine(state) => machine::control(state, path, Some(body)),
+            Self::Cluster(cluster) => cluster.control(path, Some(body)),
         }
     }
 

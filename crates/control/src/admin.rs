@@ -1,4 +1,5 @@
 //! The operator's listener: `/ready`, `/live`, `/metrics`, `/problems`, `/diagnostics/…`. Plain HTTP/1, one request a connection.
+//! `PUT` is for questions with a body; it changes nothing.
 //!
 //! Kubelets and Prometheus connect from other machines, and get the first three. The others show the objects of the whole cluster:
 //! they answer only clients inside the pod, where the API server's port-forward arrives.
@@ -7,7 +8,8 @@ use crate::ca::keep::Expiries;
 use crate::diagnostics::{self, Recorded, Refused};
 use crate::door::Door;
 use crate::limit::{
-    ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_HEAD_WAIT_MAX, ADMIN_WAIT_MAX,
+    ADMIN_BODY_BYTES_MAX, ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_HEAD_WAIT_MAX,
+    ADMIN_WAIT_MAX,
 };
 use crate::metrics::{Metrics, Seen, render};
 use crate::record::Record;
@@ -66,27 +68,30 @@ async fn connection(
     pages: &Pages,
     place: Place,
 ) -> std::io::Result<()> {
-    let Some(head) = timeout(ADMIN_HEAD_WAIT_MAX, head(&mut stream)).await?? else {
+    let Some((head, body)) = timeout(ADMIN_HEAD_WAIT_MAX, head(&mut stream)).await?? else {
         return Ok(());
     };
     place.busy();
-    timeout(ADMIN_WAIT_MAX, answer(&mut stream, &head, from_inside, pages)).await?
+    timeout(ADMIN_WAIT_MAX, answer(&mut stream, (&head, body), from_inside, pages)).await?
 }
 
-/// The head of a request; `None` where it is too large or ends early.
-async fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
+/// The head of a request, and what has come after it; `None` where the head is too large or ends early.
+async fn head(stream: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut head = Vec::with_capacity(1024);
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+    loop {
+        if let Some(end) = head.windows(4).position(|end| end == b"\r\n\r\n") {
+            let after = head.split_off(end + 4);
+            return Ok(Some((String::from_utf8_lossy(&head).into_owned(), after)));
+        }
         if head.len() > ADMIN_HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
             return Ok(None);
         }
     }
-    Ok(Some(String::from_utf8_lossy(&head).into_owned()))
 }
 
 async fn answer(
     stream: &mut TcpStream,
-    head: &str,
+    (head, began): (&str, Vec<u8>),
     from_inside: bool,
     pages: &Pages,
 ) -> std::io::Result<()> {
@@ -94,9 +99,13 @@ async fn answer(
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let page = match method {
-        "GET" | "HEAD" if from_inside || is_for_all(path) => pages.page(path, query),
-        "GET" | "HEAD" => Page::text("403 Forbidden", FROM_INSIDE),
-        _ => Page::text("405 Method Not Allowed", "GET or HEAD\n"),
+        "GET" | "HEAD" if from_inside || is_for_all(path) => pages.page(path, (query, None)),
+        "PUT" if from_inside => match body(stream, head, began).await? {
+            Ok(body) => pages.page(path, (query, Some(&body))),
+            Err(refused) => refused,
+        },
+        "GET" | "HEAD" | "PUT" => Page::text("403 Forbidden", FROM_INSIDE),
+        _ => Page::text("405 Method Not Allowed", "GET, HEAD or PUT\n"),
     };
     let body = if method == "HEAD" { "" } else { &page.body };
     let response = format!(
@@ -107,6 +116,32 @@ async fn answer(
     );
     stream.write_all(response.as_bytes()).await?;
     stream.shutdown().await
+}
+
+/// The body of a request, of which some bytes may have come with the head.
+async fn body(
+    stream: &mut TcpStream,
+    head: &str,
+    mut body: Vec<u8>,
+) -> std::io::Result<Result<String, Page>> {
+    let lengths = head.lines().filter_map(|line| line.split_once(':'));
+    let mut lengths = lengths.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = lengths.next().and_then(|(_, value)| value.trim().parse::<usize>().ok());
+    let Some(length) = length else {
+        return Ok(Err(Page::text("411 Length Required", "content-length is missing\n")));
+    };
+    if length > ADMIN_BODY_BYTES_MAX {
+        let message = format!("the body has {length} bytes; the limit is {ADMIN_BODY_BYTES_MAX}\n");
+        return Ok(Err(Page::text("413 Content Too Large", message)));
+    }
+    while body.len() < length {
+        if stream.read_buf(&mut body).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    body.truncate(length);
+    let wrong = |_| Page::text("400 Bad Request", "the body is not UTF-8\n");
+    Ok(String::from_utf8(body).map_err(wrong))
 }
 
 /// Whether every client that reaches the port gets this page.
@@ -142,7 +177,7 @@ impl Pages {
             .then(|| "the webhook has no certificate yet".to_owned())
     }
 
-    fn page(&self, path: &str, query: &str) -> Page {
+    fn page(&self, path: &str, asked: (&str, Option<&str>)) -> Page {
         let world = self.worlds.borrow().clone();
         match path {
             "/live" => Page::text("200 OK", "live\n"),
@@ -172,15 +207,15 @@ impl Pages {
                 let (world, record) = (&*world, &self.record);
                 let recorded =
                     Recorded { world, inventory: &inventory, names: &self.names, record };
-                diagnostics_page(&recorded, path, query)
+                diagnostics_page(&recorded, path, asked)
             }
         }
     }
 }
 
-fn diagnostics_page(recorded: &Recorded<'_>, path: &str, query: &str) -> Page {
+fn diagnostics_page(recorded: &Recorded<'_>, path: &str, asked: (&str, Option<&str>)) -> Page {
     let world = recorded.world;
-    let answer = diagnostics::answer(world, path, query).or_else(|| recorded.answer(path, query));
+    let answer = diagnostics::answer(world, path, asked.0).or_else(|| recorded.answer(path, asked));
     match answer {
         Some(_) if world.version == 0 => {
             Page::text("503 Service Unavailable", "the sources have not been read yet\n")
@@ -198,7 +233,8 @@ fn diagnostics_page(recorded: &Recorded<'_>, path: &str, query: &str) -> Page {
         None => {
             let pages = "/ready /live /metrics /problems /diagnostics/authz /diagnostics/describe \
                          /diagnostics/endpoints /diagnostics/explain /diagnostics/policy \
-                         /diagnostics/record /diagnostics/suggest\n";
+                         /diagnostics/record /diagnostics/simulate \
+                         /diagnostics/suggest\n";
             Page::text("404 Not Found", pages)
         }
     }

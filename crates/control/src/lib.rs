@@ -3,7 +3,8 @@
 //! State flows one way: [`source`] (manifests → inventory) → [`world`] (pure) → [`discovery`] (one proxy's answers).
 //! [`ca`] decides about certificates; [`server`] is the one mTLS listener; [`admin`] is for the operator, [`diagnostics`] what it
 //! shows of proxies' answers.
-//! [`record`] has what reached workloads, and [`suggestion`] the policy that allows it.
+//! [`record`] has what reached workloads, and [`suggestion`] the policy that allows it;
+//! [`simulation`] says what another policy would change.
 //! Not here: what a message looks like on the wire (crate `api`) and any TLS decision (crate `tls`).
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod metrics;
 pub mod quota;
 pub mod record;
 pub mod server;
+pub mod simulation;
 pub mod source;
 pub mod status;
 pub mod suggestion;

@@ -46,7 +46,7 @@ pub struct Suggestion {
 #[must_use]
 pub fn applied(inventory: &Inventory, manifest: &str) -> Inventory {
     let mut inventory = inventory.clone();
-    let file: Arc<Path> = Arc::from(Path::new("suggestion"));
+    let file: Arc<Path> = Arc::from(Path::new("new policy"));
     for object in parse(&file, manifest).objects {
         inventory.put(object);
     }

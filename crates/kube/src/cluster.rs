@@ -7,7 +7,7 @@ use crate::refused::{Asked, Refused, of};
 use crate::{Unreachable, named, usual};
 use futures_util::io::AsyncBufReadExt;
 use futures_util::stream::{self, StreamExt};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -216,7 +216,21 @@ impl Cluster {
         port: u16,
         path: &str,
     ) -> Result<Page, Refused> {
-        let asked = timeout(ANSWER_WAIT_MAX, self.ask(namespace, pod, port, path));
+        self.send(namespace, pod, port, (path, None)).await
+    }
+
+    /// The same, for a PUT where there is a body.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub async fn send(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+        what: (&str, Option<&str>),
+    ) -> Result<Page, Refused> {
+        let asked = timeout(ANSWER_WAIT_MAX, self.ask(namespace, pod, port, what));
         asked.await.unwrap_or_else(|_| {
             let from = format!("port {port} of pod {namespace}/{pod}");
             Err(Refused::Silent { from, seconds: ANSWER_WAIT_MAX.as_secs() })
@@ -228,7 +242,7 @@ impl Cluster {
         namespace: &str,
         pod: &str,
         port: u16,
-        path: &str,
+        (path, body): (&str, Option<&str>),
     ) -> Result<Page, Refused> {
         let asked = Asked {
             verb: "create",
@@ -246,7 +260,7 @@ impl Cluster {
         let none = || failed("the port-forward failed".to_owned());
         let stream = forwarder.take_stream(port).ok_or_else(none)?;
         let reason = forwarder.take_error(port).ok_or_else(none)?;
-        let outcome = exchange(stream, path).await;
+        let outcome = exchange(stream, path, body).await;
         let outcome = match outcome {
             Ok(page) => Ok(page),
             // The kubelet knows why; the stream only broke.
@@ -379,6 +393,7 @@ impl Cluster {
 async fn begin(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     path: &str,
+    body: Option<&str>,
 ) -> Result<(tasks::Owned, http::Response<hyper::body::Incoming>), String> {
     let words = |error: hyper::Error| error.to_string();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
@@ -387,10 +402,14 @@ async fn begin(
         // What goes wrong with the connection is said by the request on it.
         let _ended = connection.await;
     });
-    let request = http::Request::get(path)
+    let method = if body.is_some() { http::Method::PUT } else { http::Method::GET };
+    let body = bytes::Bytes::from(body.unwrap_or_default().to_owned());
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
         .header(http::header::HOST, "localhost")
         .header(http::header::CONNECTION, "close")
-        .body(Empty::<bytes::Bytes>::new())
+        .body(Full::new(body))
         .map_err(|error| error.to_string())?;
     let answer = sender.send_request(request).await.map_err(words)?;
     Ok((carried, answer))
@@ -399,8 +418,9 @@ async fn begin(
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     path: &str,
+    body: Option<&str>,
 ) -> Result<Page, String> {
-    let (_carried, answer) = begin(stream, path).await?;
+    let (_carried, answer) = begin(stream, path, body).await?;
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let bytes = body.map_err(|error| error.to_string())?.to_bytes();
@@ -417,7 +437,7 @@ pub async fn lines(
     path: &str,
     mut line: impl FnMut(&str) -> bool,
 ) -> Result<(), String> {
-    let (_carried, mut answer) = timeout(ANSWER_WAIT_MAX, begin(stream, path))
+    let (_carried, mut answer) = timeout(ANSWER_WAIT_MAX, begin(stream, path, None))
         .await
         .map_err(|_| format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()))??;
     if answer.status() != http::StatusCode::OK {

@@ -94,6 +94,19 @@ pub struct Page {
 /// # Errors
 /// Nobody answers in time.
 pub async fn get(address: SocketAddr, path: &str) -> std::io::Result<Page> {
-    let answer = Call::get(path, ANSWER_MAX, ANSWER_BYTES_MAX).tcp(address).await?;
+    ask(address, path, None).await
+}
+
+/// The answer to a GET, or to a PUT with this body.
+///
+/// # Errors
+/// There is no answer.
+pub async fn ask(address: SocketAddr, path: &str, body: Option<String>) -> std::io::Result<Page> {
+    let get = Call::get(path, ANSWER_MAX, ANSWER_BYTES_MAX);
+    let call = match body {
+        Some(body) => get.put("application/yaml", body),
+        None => get,
+    };
+    let answer = call.tcp(address).await?;
     Ok(Page { status: answer.status, body: answer.body })
 }

@@ -36,6 +36,9 @@ pub enum Request {
     Control {
         /// Path and query.
         path: String,
+        /// The body of a PUT; without one it is a GET.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<String>,
     },
     /// The node's process, to enter its network namespace.
     Node,
@@ -179,7 +182,7 @@ async fn answer(mut stream: UnixStream, home: &Home, end: &watch::Sender<bool>) 
         Ok(Request::Events) => Reply::Events(home.journal.events()),
         Ok(Request::Problems) => Reply::Problems(home.journal.problems()),
         Ok(Request::Metrics) => Reply::Metrics(figures::read(home).await),
-        Ok(Request::Control { path }) => control(home, &path).await,
+        Ok(Request::Control { path, body }) => control(home, &path, body).await,
         Ok(Request::Node) => Reply::Node(std::process::id()),
         Ok(Request::Down) => Reply::Down,
         Err(error) => Reply::Error(error.to_string()),
@@ -193,11 +196,11 @@ async fn answer(mut stream: UnixStream, home: &Home, end: &watch::Sender<bool>) 
     Ok(())
 }
 
-async fn control(home: &Home, path: &str) -> Reply {
+async fn control(home: &Home, path: &str, body: Option<String>) -> Reply {
     if !home.has_control {
         return Reply::Error("no control plane runs in this mesh".to_owned());
     }
-    match figures::get((Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT).into(), path).await {
+    match figures::ask((Ipv4Addr::LOCALHOST, CONTROL_ADMIN_PORT).into(), path, body).await {
         Ok(page) => Reply::Control(page),
         Err(error) => Reply::Error(format!("leno-control does not answer: {error}")),
     }

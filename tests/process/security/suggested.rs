@@ -26,6 +26,18 @@ pub(super) fn applied() {
     let traffic = record["workloads"][0]["traffic"].as_array().expect("traffic").clone();
     let orders = traffic.iter().find(|one| one["path"] == "/orders/*").expect("folded paths");
     assert_eq!((&orders["count"], &orders["method"]), (&json!(2), &json!("GET")), "{orders}");
+    // The suggestion denies nothing that was seen; a Server alone denies everything.
+    let denied = |manifest: &str| {
+        let answer = mesh.control_put("/diagnostics/simulate", manifest).expect("an answer");
+        let answer: Value = serde_json::from_str(&answer.body).expect(&answer.body);
+        assert_eq!(answer["problems"], json!([]), "{answer:#}");
+        answer["denied"].as_array().expect("changes").clone()
+    };
+    assert_eq!(denied(&yaml), [json!(null); 0]);
+    let alone = yaml.split("---\n").filter(|one| one.contains("\nkind: Server\n"));
+    let alone = denied(&alone.collect::<Vec<_>>().join("---\n"));
+    let is_denied = |path: &str| alone.iter().any(|one| one["path"] == path);
+    assert!(is_denied("/orders/*") && is_denied("/health"), "{alone:#?}");
     // The client keeps what it did, under default deny.
     let file = mesh.manifests().directory().join("suggestion.yaml");
     std::fs::write(file, &yaml).expect("write it");

@@ -33,7 +33,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Verbs, separated by blanks, and lines that people type.
-const EXAMPLES: [(&str, &[&str]); 36] = [
+const EXAMPLES: [(&str, &[&str]); 37] = [
     ("up", &["leno up -f examples/bookinfo", "leno up -f app.yaml -f routes.yaml --detach"]),
     ("down", &["leno down"]),
     ("ps", &["leno ps", "leno ps -A -o wide", "leno ps -n shop -l app=web -w"]),
@@ -59,9 +59,10 @@ const EXAMPLES: [(&str, &[&str]); 36] = [
         ],
     ),
     ("authz", &["leno authz deploy/reviews", "leno authz shop/sts/db -o json"]),
+    ("policy", &["leno policy suggest -n shop", "leno policy simulate -f policy.yaml"]),
     (
-        "policy",
-        &["leno policy suggest -n shop", "leno policy suggest -n shop --audit > policy.yaml"],
+        "policy simulate",
+        &["leno policy simulate -f policy.yaml", "leno policy simulate -f policy/ -n shop -o json"],
     ),
     (
         "policy suggest",

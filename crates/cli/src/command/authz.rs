@@ -1,24 +1,64 @@
-//! `leno authz`: who may reach the ports of a workload, by the rules that its proxy has.
+//! `leno authz`: who may reach the ports of a workload, by the rules that its proxy has, and who did.
 
 use super::diagnostics::encoded;
 use super::explain::{ask, list, object, workload};
 use crate::args::Authz;
 use crate::home::Home;
 use crate::output;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub(super) fn run(state_dir: Option<&Path>, wanted: &Authz) -> anyhow::Result<()> {
     let home = Home::find(state_dir, &wanted.flags.cluster)?;
     let namespace = wanted.flags.namespace.as_deref().unwrap_or_else(|| home.namespace());
     let named = workload(&wanted.workload, namespace)?;
-    let answer = ask(&home, &format!("/diagnostics/authz?of={}", encoded(&named)))?;
+    let mut answer = ask(&home, &format!("/diagnostics/authz?of={}", encoded(&named)))?;
+    let of = answer["namespace"].as_str().unwrap_or(namespace);
+    // An older control plane keeps no record.
+    let record = ask(&home, &format!("/diagnostics/record?namespace={}", encoded(of)));
+    let record = record.unwrap_or_default();
+    answer["seen"] = seen(&answer, &record);
+    answer["reach_seconds"] = record["reach_seconds"].clone();
     let text = output::structured(wanted.flags.output, &answer)?;
-    output::print(&text.unwrap_or_else(|| table(&answer)))?;
+    output::print(&text.unwrap_or_else(|| table(&answer) + &reached(&answer)))?;
     if answer["meshed"] != Value::Bool(true) {
         eprintln!("leno: the pod has no proxy, so these rules are not enforced");
     }
     Ok(())
+}
+
+/// Who reached the ports of the workload: client, port and verdict, with counts.
+fn seen(answer: &Value, record: &Value) -> Value {
+    let workloads = list(&record["workloads"]).iter();
+    let own = workloads.filter(|one| one["workload"] == answer["workload"]);
+    let mut sums: BTreeMap<(u64, String, String), u64> = BTreeMap::new();
+    for one in own.flat_map(|one| list(&one["traffic"])) {
+        let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+        let client = one["client"].as_str().map_or_else(|| text("network"), str::to_owned);
+        let port = one["port"].as_u64().unwrap_or_default();
+        *sums.entry((port, client, text("verdict"))).or_default() +=
+            one["count"].as_u64().unwrap_or_default();
+    }
+    let rows = sums.into_iter().map(|((port, client, verdict), count)| {
+        json!({"port": port, "client": client, "verdict": verdict, "count": count})
+    });
+    rows.collect()
+}
+
+fn reached(answer: &Value) -> String {
+    let rows = list(&answer["seen"]).iter().map(|one| {
+        let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+        vec![one["port"].to_string(), text("client"), text("verdict"), one["count"].to_string()]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => {
+            let headings = ["PORT", "SEEN CLIENT", "VERDICT", "COUNT"];
+            format!("\n{}", output::table(&headings, &rows))
+        }
+    }
 }
 
 fn table(answer: &Value) -> String {
@@ -56,6 +96,28 @@ fn rows(name: &str, port: &Value) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    #[test]
+    fn who_reached_the_workload() {
+        let of = |client: Option<&str>, path: &str, verdict: &str| json!({"port": 80, "client": client, "network": "10.0.0.0/24", "path": path, "verdict": verdict, "count": 2});
+        let traffic = json!([
+            of(Some("spiffe://td/a"), "/a", "allowed"),
+            of(Some("spiffe://td/a"), "/b", "allowed"),
+            of(None, "/", "denied")
+        ]);
+        let other = json!({"workload": "deployment/b", "traffic": traffic});
+        let record =
+            json!({"workloads": [{"workload": "deployment/a", "traffic": traffic}, other]});
+        let mut answer = json!({"workload": "deployment/a"});
+        answer["seen"] = super::seen(&answer, &record);
+        let expected = "
+PORT  SEEN CLIENT    VERDICT  COUNT
+80    10.0.0.0/24    denied   2
+80    spiffe://td/a  allowed  4
+";
+        assert_eq!(super::reached(&answer), expected);
+        assert_eq!(super::reached(&json!({"seen": []})), "");
+    }
 
     #[test]
     fn a_row_for_each_rule() {

@@ -188,10 +188,10 @@ impl ClusterHome {
         Ok(rows)
     }
 
-    pub(super) fn control(&self, path: &str) -> anyhow::Result<Page> {
+    pub(super) fn control(&self, path: &str, body: Option<&str>) -> anyhow::Result<Page> {
         let pods = self.control_pods()?;
         let pod = pods.first().context("no control plane")?;
-        let asked = self.cluster.get(&pod.namespace, &pod.name, CONTROL_ADMIN_PORT, path);
+        let asked = self.cluster.send(&pod.namespace, &pod.name, CONTROL_ADMIN_PORT, (path, body));
         Ok(self.runtime.block_on(asked)?)
     }
 

@@ -131,8 +131,9 @@ pub(super) fn tap(
     runtime.block_on(shared.run(taps, time))
 }
 
-pub(super) fn control(state: &Path, path: &str) -> anyhow::Result<Page> {
-    match ask(state, &Request::Control { path: path.to_owned() })? {
+pub(super) fn control(state: &Path, path: &str, body: Option<&str>) -> anyhow::Result<Page> {
+    let body = body.map(str::to_owned);
+    match ask(state, &Request::Control { path: path.to_owned(), body })? {
         Reply::Control(page) => {
             Ok(Page { status: page.status, body: page.body, at: Instant::now() })
         }

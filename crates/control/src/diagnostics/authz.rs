@@ -25,6 +25,7 @@ pub(super) fn answer(world: &World, query: &Query) -> Result<Value, Refused> {
     Ok(json!({
         "namespace": &*pod.id.namespace,
         "pod": &*pod.id.pod,
+        "workload": format!("{}/{}", pod.workload().0, pod.workload().1),
         "pods": pods.len(),
         "meshed": pod.meshed,
         "ports": ports.collect::<Vec<_>>(),

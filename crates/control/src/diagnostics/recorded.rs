@@ -2,18 +2,23 @@
 //!
 //! - `/diagnostics/record?namespace=NAMESPACE`: what reached its workloads within the last hour.
 //! - `/diagnostics/suggest?namespace=NAMESPACE&audit=true`: the least policy that allows that.
+//! - `PUT /diagnostics/simulate?namespace=NAMESPACE` with manifests as its body: what they would change, for all namespaces where none
+//!   is named.
 
 use super::question::{Query, Refused};
+use super::shown::resource;
 use crate::record::{Record, Seen};
+use crate::simulation::{Change, simulate};
 use crate::source::Inventory;
 use crate::suggestion::{Today, suggest};
 use crate::world::{MeshNames, World};
 use leno_model::policy::PeerTls;
-use leno_model::record::{Entry, Version};
+use leno_model::record::{Entry, Judged, Version};
 use serde_json::{Value, json};
 use std::time::Instant;
 
 const USAGE: Refused = Refused::Malformed("namespace=NAMESPACE");
+const NO_BODY: Refused = Refused::Malformed("PUT, with manifests as the body");
 
 /// What the answers are made of.
 #[derive(Clone, Copy, Debug)]
@@ -27,11 +32,16 @@ pub struct Recorded<'a> {
 impl<'a> Recorded<'a> {
     /// The answer to `path?query`; `None` for a path that is not ours.
     #[must_use]
-    pub fn answer(&self, path: &str, query: &str) -> Option<Result<Value, Refused>> {
+    pub fn answer(
+        &self,
+        path: &str,
+        (query, body): (&str, Option<&str>),
+    ) -> Option<Result<Value, Refused>> {
         let query = Query::read(query);
         match path {
             "/diagnostics/record" => Some(self.seen(&query)),
             "/diagnostics/suggest" => Some(self.suggested(&query)),
+            "/diagnostics/simulate" => Some(self.simulated(&query, body)),
             _ => None,
         }
     }
@@ -52,6 +62,30 @@ impl<'a> Recorded<'a> {
         }))
     }
 
+    fn simulated(&self, query: &Query, body: Option<&str>) -> Result<Value, Refused> {
+        let now = Instant::now();
+        let seen = match query.get("namespace") {
+            Some(namespace) => self.record.seen(namespace, now),
+            None => self.record.all(now),
+        };
+        let simulation = simulate(&self.today(), body.ok_or(NO_BODY)?, &seen);
+        let changes = |changes: &[Change]| changes.iter().map(change).collect::<Vec<_>>();
+        let unseen = simulation.unseen.iter().map(|((namespace, kind, name), port)| {
+            json!({"namespace": &**namespace, "workload": format!("{kind}/{name}"), "port": port})
+        });
+        let lost: u64 = seen.iter().map(|seen| seen.lost).sum();
+        Ok(json!({
+            "reach_seconds": self.record.reach(now).as_secs(),
+            "denied": changes(&simulation.denied),
+            "opened": changes(&simulation.opened),
+            "unknown": changes(&simulation.unknown),
+            "unchanged": simulation.unchanged,
+            "unseen": unseen.collect::<Vec<_>>(),
+            "lost": lost,
+            "problems": simulation.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        }))
+    }
+
     fn suggested(&self, query: &Query) -> Result<Value, Refused> {
         let now = Instant::now();
         let namespace = query.get("namespace").ok_or(USAGE)?;
@@ -65,6 +99,26 @@ impl<'a> Recorded<'a> {
             "notes": suggestion.notes,
             "missed": suggestion.missed.iter().map(entry).collect::<Vec<_>>(),
         }))
+    }
+}
+
+fn change(change: &Change) -> Value {
+    let (namespace, kind, name) = &change.workload;
+    let mut value = entry(&change.entry);
+    value["namespace"] = json!(&**namespace);
+    value["workload"] = json!(format!("{kind}/{name}"));
+    value["count"] = json!(change.count);
+    value["before"] = judged(&change.before);
+    value["after"] = judged(&change.after);
+    value
+}
+
+fn judged(judged: &Judged) -> Value {
+    match judged {
+        Judged::Known(outcome, rule) => {
+            json!({"verdict": outcome.as_str(), "rule": rule.as_ref().map(resource), "reason": null})
+        }
+        Judged::Unknown(reason) => json!({"verdict": "unknown", "rule": null, "reason": reason}),
     }
 }
 
