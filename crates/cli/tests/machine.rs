@@ -10,6 +10,8 @@ mod faults;
 mod left;
 #[path = "machine/policy.rs"]
 mod policy;
+#[path = "machine/traces.rs"]
+mod traces;
 #[path = "machine/up.rs"]
 mod up;
 

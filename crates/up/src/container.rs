@@ -21,6 +21,8 @@ pub struct Start {
     pub group: u32,
     /// A root of its own; without one it sees the machine's files.
     pub root: Option<Root>,
+    /// Files that a program without a root of its own sees instead of the machine's: source, and place.
+    pub over: Vec<(PathBuf, PathBuf)>,
 }
 
 /// The private, writable view of the machine's files that a container gets.

@@ -363,6 +363,7 @@ fn start(run: &Run, container: &Container, objects: &Objects) -> Result<Start, S
             mounts,
             files: etc_files(run),
         }),
+        over: Vec::new(),
     })
 }
 

@@ -82,6 +82,8 @@ fn container(start: &Path) -> io::Result<()> {
     let start: Start = serde_json::from_slice(&text)?;
     if let Some(root) = &start.root {
         root::enter(root)?;
+    } else {
+        root::cover(&start.over)?;
     }
     become_program(&start)
 }

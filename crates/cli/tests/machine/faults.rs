@@ -60,7 +60,7 @@ impl Mesh {
     }
 
     /// Standard output and error of a verb.
-    fn said(&self, words: &[&str]) -> String {
+    pub(crate) fn said(&self, words: &[&str]) -> String {
         let output = self.leno().args(words).output().expect("leno");
         format!(
             "{}{}",
@@ -71,7 +71,7 @@ impl Mesh {
 
     /// Waits until a verb says something.
     #[track_caller]
-    fn says(&self, words: &[&str], expected: &str) {
+    pub(crate) fn says(&self, words: &[&str], expected: &str) {
         let began = Instant::now();
         let mut said = self.said(words);
         while !said.contains(expected) {

@@ -13,7 +13,7 @@ use leno_runtime::file::write_atomically;
 use leno_runtime::tasks;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +87,7 @@ pub async fn start(
             user,
             group: user,
             root: None,
+            over: resolver_files(run, &directory)?,
         },
         restart: Restart::Always,
         restarts_max: None,
@@ -102,6 +103,19 @@ pub async fn start(
     let kept = tasks::spawn("proxy", process::keep(Arc::clone(run), proxy, stopped));
     process::until_started(run, PROXY_NAME, end).await;
     Ok(kept)
+}
+
+/// The proxy resolves names as its pod does: a collector of traces is named by its Service.
+fn resolver_files(run: &Run, directory: &Path) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+    let wanted = ["/etc/resolv.conf", "/etc/nsswitch.conf"];
+    let files = super::etc_files(run).into_iter().filter(|(place, _)| wanted.contains(&&**place));
+    let write = |(place, content): (String, String)| {
+        let place = PathBuf::from(place);
+        let source = directory.join(place.file_name().unwrap_or_default());
+        write_atomically(&source, content.as_bytes(), 0o644)?;
+        Ok((source, place))
+    };
+    files.map(write).collect()
 }
 
 /// Directory of the proxy's snapshot, for a restart without the control plane. It belongs to this pod alone: an earlier pod may have

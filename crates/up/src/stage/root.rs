@@ -77,6 +77,19 @@ pub(super) fn enter(root: &Root) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
+/// Shows these files in the place of the machine's, to this process alone. A place that the machine does not have is left out.
+pub(super) fn cover(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+    for (source, place) in files.iter().filter(|(_, place)| place.exists()) {
+        bind(source, place, true).map_err(at(&place.display().to_string()))?;
+    }
+    Ok(())
+}
+
 /// An error with what it was about.
 fn at(what: &str) -> impl FnOnce(io::Error) -> io::Error {
     let what = what.to_owned();
