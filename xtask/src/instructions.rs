@@ -8,7 +8,7 @@
 //! falls here and not in `leno bench` has made nothing faster.
 //!
 //! [`callgrind`] runs and asks the proxies, [`drive`] makes the requests ([`grpc`] those of HTTP/2), [`annotate`] says where the
-//! instructions are.
+//! instructions are. [`collector`] takes the spans where traces are on.
 
 use crate::budgets::Budgets;
 use crate::budgets::draft::Draft;
@@ -27,6 +27,7 @@ use std::process::Command;
 
 mod annotate;
 mod callgrind;
+mod collector;
 mod drive;
 mod grpc;
 
@@ -74,6 +75,8 @@ struct Request {
     built: bool,
     /// This process and all it starts have one core to themselves.
     on_one_core: bool,
+    /// Share of the requests that are traced; such figures are shown beside the budget, and not judged.
+    traced: Option<String>,
     /// Only these exchanges.
     only: Vec<String>,
 }
@@ -87,11 +90,14 @@ impl Request {
                 "--annotate" => request.annotate = true,
                 "--built" => request.built = true,
                 "--on-one-core" => request.on_one_core = true,
+                word if word.starts_with("--traced=") => {
+                    request.traced = word.strip_prefix("--traced=").map(str::to_owned);
+                }
                 name if EXCHANGES.iter().any(|exchange| exchange.name == name) => {
                     request.only.push(name.to_owned());
                 }
                 word => bail!(
-                    "{word}? cargo xtask instructions [--annotate] [--write] [{}]",
+                    "{word}? cargo xtask instructions [--annotate] [--write] [--traced=1%] [{}]",
                     EXCHANGES.each_ref().map(|exchange| exchange.name).join("] [")
                 ),
             }
@@ -125,7 +131,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             annotate::print(figure)?;
         }
     }
-    judge(&counted, request.write)
+    judge(&counted, &request)
 }
 
 /// The proxy as it is released, but with its symbols; and what runs beside it, as it is built every day.
@@ -164,9 +170,11 @@ struct Counted {
 
 fn count(request: &Request, program: &Path, profiles: &Path) -> Result<Vec<Counted>> {
     let callgrind = Callgrind::new(program)?;
-    let plan = SIDES
-        .iter()
-        .fold(Plan::new(), |plan, (pod, _)| plan.pod(pod).proxy_command(callgrind.command(pod)));
+    let plan = SIDES.iter().fold(Plan::new(), |plan, (pod, _)| {
+        let plan = plan.pod(pod).proxy_command(callgrind.command(pod));
+        let variables = request.traced.iter().flat_map(|rate| collector::variables(rate));
+        variables.fold(plan, |plan, (name, value)| plan.proxy_env(name, &value))
+    });
     let mesh = plan
         .service("server", [HTTP1_PORT, GRPC_PORT, TCP_PORT], &["server"])
         .app_protocol(TCP_PORT, "linkerd.io/opaque")
@@ -174,6 +182,7 @@ fn count(request: &Request, program: &Path, profiles: &Path) -> Result<Vec<Count
     let say = |words: &str| {
         SIDES.iter().try_for_each(|(pod, _)| callgrind.say(pod, proxy(&mesh, pod)?, words))
     };
+    collector::start(&mesh)?;
     drive::serve(&mesh.pod("server").namespace)?;
     say("instrumentation on")?;
     let mut counted = Vec::new();
@@ -222,7 +231,8 @@ fn passed_through_the_mesh(mesh: &Mesh) -> Result<()> {
 }
 
 /// Prints old beside new, and fails over budget.
-fn judge(counted: &[Counted], write: bool) -> Result<()> {
+fn judge(counted: &[Counted], request: &Request) -> Result<()> {
+    let write = request.write && request.traced.is_none();
     let budgets = Budgets::read()?;
     let mut draft = Draft::read()?;
     let tolerance = budgets.required("instructions", "tolerance")?;
@@ -259,6 +269,10 @@ fn judge(counted: &[Counted], write: bool) -> Result<()> {
     );
     if write {
         return draft.save();
+    }
+    if let Some(rate) = &request.traced {
+        println!("Not judged: {rate} of the requests were traced.");
+        return Ok(());
     }
     if !cfg!(target_arch = "x86_64") {
         println!(
