@@ -1,6 +1,6 @@
 //! The admin listener: readiness, metrics, configuration and log level, on the control runtime.
 //!
-//! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET /denials/ID` · `GET` and `PUT /proxy-log-level`. It never touches a
+//! `GET /live` · `GET /ready` · `GET /metrics` · `GET /config` · `GET /denials` · `GET /denials/ID` · `GET /retry-budgets` · `GET` and `PUT /proxy-log-level`. It never touches a
 //! data thread: metrics are read from the shared registry.
 //!
 //! The port accepts every client that reaches the pod, as Prometheus and the kubelet do. Only clients inside the pod may change something
@@ -9,6 +9,7 @@
 
 use crate::identity;
 use crate::shared::Shared;
+use crate::shared::budget::Used;
 use crate::telemetry::Registry;
 use crate::telemetry::detail::Detail;
 use crate::telemetry::openmetrics;
@@ -26,6 +27,7 @@ use ipnet::IpNet;
 use leno_runtime::denial::DenialId;
 use leno_runtime::listen::{self, Admission, Class, Notice, Place};
 use leno_runtime::log::LevelHandle;
+use percent_encoding::percent_decode_str;
 use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
@@ -40,6 +42,9 @@ const CONNECTIONS_MAX: usize = 64;
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(5);
 /// A level list is short.
 const LEVEL_BYTES_MAX: usize = 4096;
+
+const DENIALS_INSIDE: &str =
+    "denials can be read only from inside the pod; use leno explain ID or kubectl port-forward\n";
 
 /// Adds its metrics to the exposition: whole families, `# HELP` and `# TYPE` included.
 pub type ExtraMetrics = Box<dyn Fn(&mut String) + Send + Sync>;
@@ -205,22 +210,52 @@ async fn page(
             "the log level can be changed only from inside the pod; use kubectl port-forward\n",
         ),
         ("/proxy-log-level", &Method::PUT) => set_level(state, request.into_body()).await,
+        ("/denials", &Method::GET) => denials(state, request.uri().query(), from_inside),
+        ("/retry-budgets", &Method::GET) => typed(budgets(state), "application/json"),
         (path, &Method::GET) if path.starts_with("/denials/") => {
             denial(state, &path["/denials/".len()..], from_inside)
         }
-        ("/live" | "/ready" | "/metrics" | "/config", _) => not_allowed("GET"),
+        ("/live" | "/ready" | "/metrics" | "/config" | "/denials" | "/retry-budgets", _) => {
+            not_allowed("GET")
+        }
         ("/proxy-log-level", _) => not_allowed("GET, PUT"),
         _ => text(
             StatusCode::NOT_FOUND,
-            "not found; known paths: /live, /ready, /metrics, /config, /denials/ID, /tap and /proxy-log-level\n",
+            "not found; known paths: /live, /ready, /metrics, /config, /denials, /denials/ID, /retry-budgets, /tap and /proxy-log-level\n",
         ),
     }
 }
 
+/// What each destination's budget of retries has left: no more than the metrics show.
+fn budgets(state: &State) -> String {
+    let shown = |(name, used): (Arc<str>, Used)| {
+        serde_json::json!({
+            "destination": &*name,
+            "requests": used.requests,
+            "retries": used.retries,
+            "left": used.left,
+            "interval_seconds": used.interval.as_secs(),
+        })
+    };
+    let all: Vec<_> = state.shared.budgets(Instant::now()).into_iter().map(shown).collect();
+    format!("{:#}\n", serde_json::Value::from(all))
+}
+
+/// The newest denials; `client=IDENTITY` selects those of one client.
+fn denials(state: &State, query: Option<&str>, from_inside: bool) -> Response<Full<Bytes>> {
+    if !from_inside {
+        return text(StatusCode::FORBIDDEN, DENIALS_INSIDE);
+    }
+    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let mut clients = pairs.filter(|(name, _)| *name == "client");
+    let client = clients.next().map(|(_, text)| percent_decode_str(text).decode_utf8_lossy());
+    let newest = serde_json::Value::from(state.shared.denials.newest(client.as_deref()));
+    typed(format!("{newest:#}\n"), "application/json")
+}
+
 fn denial(state: &State, text_of_id: &str, from_inside: bool) -> Response<Full<Bytes>> {
     if !from_inside {
-        let message = "denials can be read only from inside the pod; use leno explain ID or kubectl port-forward\n";
-        return text(StatusCode::FORBIDDEN, message);
+        return text(StatusCode::FORBIDDEN, DENIALS_INSIDE);
     }
     let Some(id) = DenialId::parse(text_of_id) else {
         return text(StatusCode::BAD_REQUEST, "an id has 16 hexadecimal digits of lower case\n");
@@ -386,6 +421,9 @@ mod tests {
         check("POST /metrics", "", 405, "").await;
         check("POST /tap", "", 405, "").await;
         check("GET /tap?slow=never&x=1", "", 400, "x: is not a known filter").await;
+        check("GET /denials?client=", "", 200, "[]").await;
+        check("POST /denials", "", 405, "").await;
+        check("GET /retry-budgets", "", 200, "[]").await;
         check("GET /denials/x", "", 400, "16 hexadecimal digits").await;
         check("GET /denials/3f9a01c200000a17", "", 404, "does not keep").await;
         check("GET /shutdown", "", 404, "/metrics").await;

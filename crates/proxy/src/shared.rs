@@ -15,7 +15,7 @@ pub mod denials;
 pub mod in_flight;
 pub mod rate;
 
-use budget::Budget;
+use budget::{Budget, Used};
 use concurrency::Limiter;
 use deadlines::Deadlines;
 use denials::Denials;
@@ -28,6 +28,8 @@ use std::time::Instant;
 
 /// Destinations that are remembered before those that nobody uses are forgotten.
 const SWEEP_FROM: usize = 64;
+/// Budgets in one answer of the admin port.
+const BUDGETS_SHOWN_MAX: usize = 1_000;
 
 /// Shared by all data threads. A thread asks here once per destination, not per request.
 #[derive(Debug, Default)]
@@ -90,6 +92,20 @@ impl Shared {
         known.insert(destination.clone(), Arc::downgrade(&counters));
         counters
     }
+
+    /// Budgets of the destinations that had requests lately, by name, at most [`BUDGETS_SHOWN_MAX`].
+    #[must_use]
+    pub fn budgets(&self, now: Instant) -> Vec<(Arc<str>, Used)> {
+        let known = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = known.iter().filter_map(|(name, counters)| {
+            Some((name.clone(), counters.upgrade()?.budget.used(now)))
+        });
+        let mut used: Vec<_> = used.filter(|(_, used)| used.requests + used.retries > 0).collect();
+        drop(known);
+        used.sort_by(|(a, _), (b, _)| a.cmp(b));
+        used.truncate(BUDGETS_SHOWN_MAX);
+        used
+    }
 }
 
 #[cfg(test)]
@@ -108,5 +124,17 @@ mod tests {
         }
         assert!(shared.counters.lock().unwrap().len() <= SWEEP_FROM);
         assert!(Arc::ptr_eq(&first, &shared.counters(&name(0))));
+    }
+
+    #[test]
+    fn budgets_of_what_is_used() {
+        let (shared, now) = (Shared::default(), Instant::now());
+        let (used, unused) = (shared.counters(&"b:80".into()), shared.counters(&"a:80".into()));
+        used.budget.request(now);
+        let shown = shared.budgets(now);
+        assert_eq!(shown.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["b:80"]);
+        assert_eq!(shown[0].1.requests, 1);
+        drop((used, unused));
+        assert!(shared.budgets(now).is_empty());
     }
 }

@@ -26,6 +26,18 @@ pub struct Budget {
     at_any_rate: AtomicU64,
 }
 
+/// How much of a budget is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Requests of the interval.
+    pub requests: u64,
+    /// Their retries.
+    pub retries: u64,
+    /// Retries that would be allowed now.
+    pub left: u64,
+    pub interval: Duration,
+}
+
 impl Budget {
     /// A budget of which nothing was used.
     #[must_use]
@@ -93,6 +105,25 @@ impl Budget {
             give_back(&self.at_any_rate, interval);
         }
         is_allowed
+    }
+
+    /// What is left now. Nothing is taken.
+    #[must_use]
+    pub fn used(&self, now: Instant) -> Used {
+        let millis = self.millis(now);
+        let (percent, slot) = self.share(millis);
+        let (at_any_rate, interval) = self.floor(millis);
+        let (requests, retries) = (self.requests.sum(slot), self.retries.sum(slot));
+        let of_share = (requests * percent / 100).saturating_sub(retries);
+        let counted = self.at_any_rate.load(Ordering::Relaxed);
+        let taken = if counted >> COUNT_BITS == interval { counted & COUNT_MASK } else { 0 };
+        let of_slot = self.share.load(Ordering::Relaxed) & COUNT_MASK;
+        Used {
+            requests,
+            retries,
+            left: of_share.max(at_any_rate.saturating_sub(taken)),
+            interval: Duration::from_millis(of_slot * SLOTS as u64),
+        }
     }
 
     /// Counts a retry that is made whatever is left.
@@ -202,6 +233,21 @@ mod tests {
         check(&[(0, 40, 40)], &[10]);
         // A ring that has gone round.
         check(&[(0, 1000, 200), (60, 100, 100), (121, 0, 11)], &[200, 20, 10]);
+    }
+
+    /// What is said to be left is what can be taken.
+    #[test]
+    fn what_is_left_can_be_taken() {
+        for (requests, retries, left) in [(0, 0, 10), (0, 4, 6), (1_000, 150, 50), (1_000, 200, 0)]
+        {
+            let now = Instant::now();
+            let budget = Budget::since(settings(), now);
+            (0..requests).for_each(|_| budget.request(now));
+            assert_eq!((0..retries).filter(|_| budget.take(now)).count(), retries as usize);
+            let used = budget.used(now);
+            assert_eq!((used.requests, used.retries, used.left), (requests, retries, left));
+            assert_eq!((0..1_000).filter(|_| budget.take(now)).count() as u64, left);
+        }
     }
 
     /// In any schedule, in any ten seconds, there are at most 20 % of the requests of those and the ten seconds before, and ten per second.

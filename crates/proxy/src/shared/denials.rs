@@ -20,6 +20,8 @@ const PATH_BYTES_MAX: usize = 512;
 const METHOD_BYTES_MAX: usize = 32;
 /// Rules that are shown, those that lack least first.
 const RULES_SHOWN_MAX: usize = 20;
+/// Denials in one list.
+const LISTED_MAX: usize = 32;
 
 /// What `leno explain ID` shows. Texts of the client are cut.
 #[derive(Debug)]
@@ -75,6 +77,26 @@ impl Denials {
         number
     }
 
+    /// The newest denials first, at most [`LISTED_MAX`]: of one client, `""` for those without an identity, or of all. Their numbers are
+    /// parts of their ids.
+    #[must_use]
+    pub fn newest(&self, client: Option<&str>) -> Vec<Value> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_wanted = |(_, denial): &&(u32, Denial)| {
+            client.is_none_or(|client| denial.identity().unwrap_or_default() == client)
+        };
+        let mut all: Vec<_> =
+            kept.of_peers.iter().chain(&kept.of_strangers).filter(is_wanted).collect();
+        // Numbers wrap around, and two denials are never far apart.
+        all.sort_by_key(|(number, _)| kept.next.wrapping_sub(*number));
+        let listed = |(number, denial): &(u32, Denial)| {
+            let mut shown = denial.facts();
+            shown["number"] = json!(number);
+            shown
+        };
+        all.into_iter().take(LISTED_MAX).map(listed).collect()
+    }
+
     /// What is known of a denial.
     #[must_use]
     pub fn shown(&self, number: u32) -> Option<Value> {
@@ -100,11 +122,22 @@ fn beginning(text: &str, bytes_max: usize) -> Box<str> {
 }
 
 impl Denial {
-    fn shown(&self) -> Value {
-        let identity = match &self.peer {
+    fn identity(&self) -> Option<&str> {
+        match &self.peer {
             PeerTls::Established(Some(name)) => Some(PeerName::as_str(name)),
             _ => None,
-        };
+        }
+    }
+
+    fn shown(&self) -> Value {
+        let mut shown = self.facts();
+        // Null where the policy has changed since.
+        shown["other_rules"] = json!(self.policy.upgrade().map(|policy| self.close_rules(&policy)));
+        shown
+    }
+
+    fn facts(&self) -> Value {
+        let identity = self.identity();
         let seconds = self.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let request = self.request.as_ref();
         json!({
@@ -115,8 +148,6 @@ impl Denial {
             "ending": self.ending.flag(),
             "server": resource(&self.server),
             "route": self.route.as_ref().map(resource),
-            // Null where the policy has changed since.
-            "other_rules": self.policy.upgrade().map(|policy| self.close_rules(&policy)),
         })
     }
 
@@ -186,6 +217,12 @@ mod tests {
         );
         let kept = shown["request"]["path"].as_str().unwrap();
         assert!(kept.len() <= PATH_BYTES_MAX && kept.starts_with("/ä"), "{kept}");
+        let newest = denials.newest(Some(""));
+        assert_eq!((newest.len(), &newest[0]["number"]), (LISTED_MAX, &json!(numbers.last())));
+        let of_client = denials.newest(Some("spiffe://td/ns/a/sa/b"));
+        assert_eq!((of_client.len(), &of_client[0]["number"]), (1, &json!(of_peer)));
+        assert_eq!(denials.newest(Some("spiffe://td/ns/a/sa/c")), [] as [Value; 0]);
+        assert_eq!(denials.newest(None).len(), LISTED_MAX);
         let of_peer = |denials: &Denials| denials.shown(of_peer).unwrap();
         assert_eq!(of_peer(&denials)["client"]["identity"], "spiffe://td/ns/a/sa/b");
         drop(policy);
