@@ -4,15 +4,21 @@ use super::super::traffic::short as identity;
 use crate::output;
 use serde_json::Value;
 
-/// Columns of an identity; longer ones are cut.
-const IDENTITY: usize = 20;
+/// Columns of an identity: most of them where the line is long, fewest where the path would have no room.
+const IDENTITY_MAX: usize = 20;
+const IDENTITY_MIN: usize = 8;
+/// Columns before the path without both identities.
+const OTHERS: usize = 41;
 
 /// `12:00:01.234 out web → api  GET  200   1.2 ms /path  reason`, in at most so many columns.
 pub(super) fn short(request: &Value, columns: Option<usize>) -> String {
     let text = |name: &str| text(request, name);
-    let side = |name: &str| output::cut(&or_dash(&identity(text(name))), IDENTITY);
+    // Two identities get six tenths of what is left, and the path the rest.
+    let width = columns.map_or(IDENTITY_MAX, |columns| columns.saturating_sub(OTHERS) * 3 / 10);
+    let width = width.clamp(IDENTITY_MIN, IDENTITY_MAX);
+    let side = |name: &str| fitted(&or_dash(&identity(text(name))), width);
     let line = format!(
-        "{} {:<3} {:<IDENTITY$} {:<IDENTITY$} {:<6} {:<4} {:>9} {}{}{}{}",
+        "{} {:<3} {:<width$} {:<width$} {:<6} {:<4} {:>9} {}{}{}{}",
         time(text("timestamp")),
         if text("direction") == "inbound" { "in" } else { "out" },
         side("client.id"),
@@ -125,6 +131,13 @@ fn headers(request: &Value) -> String {
     found.map(shown).collect()
 }
 
+/// `shop/web`, or without its namespace where the whole does not fit.
+fn fitted(identity: &str, width: usize) -> String {
+    let name = identity.rsplit('/').next().unwrap_or_default();
+    let fits = identity.chars().count() <= width;
+    output::cut(if fits { identity } else { name }, width)
+}
+
 fn cut_end(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
@@ -152,7 +165,12 @@ mod tests {
         let line = "12:00:01.234 out shop/web             shop/api             GET    503     12.3ms /a?[2J  \
                     2 attempts  upstream_reset: the server reset  x-tenant=a?b";
         assert_eq!(short(&request, None), line);
+        let line =
+            "12:00:01.234 out shop/web    shop/api    GET    503     12.3ms /a?[2J  2 attemp…";
+        assert_eq!(short(&request, Some(80)), line);
         assert_eq!(short(&request, Some(20)), "12:00:01.234 out sh…");
+        assert_eq!(fitted("default/bookinfo-productpage", 11), "bookinf…age");
+        assert_eq!(fitted("default/web", 10), "web");
         assert_eq!(
             wide(&request),
             "2026-11-21T12:00:01.234Z outbound spiffe://cluster.local/ns/shop/sa/web -> \
