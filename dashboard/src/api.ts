@@ -21,11 +21,15 @@ export interface ApiNode extends Figures {
 
 export type MutualTls = "yes" | "no" | "mixed" | null;
 
+/** What the proxies of the server decided in the window. */
+export type Policy = "allowed" | "audited" | "denied" | "mixed" | null;
+
 export interface ApiEdge extends Figures {
   from: number;
   to: number;
   mutual_tls: MutualTls;
   denied_per_second: number;
+  policy: Policy;
 }
 
 export interface Point {
@@ -67,6 +71,24 @@ export interface Part extends Figures {
   name: string;
 }
 
+/** What one rule decided. */
+export interface RuleRow {
+  verdict: "allowed" | "audited" | "denied";
+  server: string;
+  rule: string;
+  requests: number;
+  connections: number;
+}
+
+/** Retries that the routes of a Service asked for. */
+export interface RetryRow {
+  service: string;
+  retries: number;
+  succeeded: number;
+  over_limit: number;
+  over_budget: number;
+}
+
 export interface NodeDetails {
   figures: Figures;
   p95_milliseconds: number | null;
@@ -75,6 +97,7 @@ export interface NodeDetails {
   pods: { name: string; ready: boolean; meshed: boolean; identity: string; certificate_expires: number | null; rss_bytes: number | null }[];
   routes: Part[];
   services: Part[];
+  rules: RuleRow[];
   points: Point[];
 }
 
@@ -89,8 +112,51 @@ export interface EdgeDetails {
   read_bytes_per_second: number;
   write_bytes_per_second: number;
   reasons: [string, number][];
+  rules: RuleRow[];
+  is_account_shared: boolean;
+  retries: RetryRow[];
   points: Point[];
 }
+
+export interface Denial {
+  id: string;
+  at: number;
+  /** Null where a connection was denied. */
+  method: string | null;
+  path: string | null;
+  port: number;
+  by: string;
+  pod: string;
+}
+
+/** What a pod's proxy has left for retries to a destination. */
+export interface Budget {
+  pod: string;
+  destination: string;
+  requests: number;
+  retries: number;
+  left: number;
+  interval_seconds: number;
+}
+
+/** An answer that proxies or the control plane are asked for. */
+export interface Aside<T> {
+  waiting: boolean;
+  failed: string | null;
+  answer: T | null;
+}
+
+export interface EdgeAside {
+  denials: Denial[];
+  budgets: Budget[];
+  failed: string | null;
+}
+
+/** Rows of `leno authz`: port, Server, route, rule, clients, networks. */
+export interface NodeAside { rules: string[][] }
+
+/** What `leno explain ID` prints. */
+export interface Explanation { text: string; allowed: boolean }
 
 /** A request of an edge, as a proxy saw it. */
 export interface Tapped {
@@ -126,3 +192,6 @@ export const node = (id: string, seconds: number) => get<NodeDetails>(`/api/node
 export const edge = (from: string, to: string, seconds: number) =>
   get<EdgeDetails>(`/api/edge?window=${seconds}&from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);
 export const requests = (from: string, to: string) => get<Requests>(`/api/requests?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);
+export const edgeAside = (from: string, to: string) => get<Aside<EdgeAside>>(`/api/aside?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);
+export const nodeAside = (id: string) => get<Aside<NodeAside>>(`/api/aside?id=${encodeURIComponent(id)}`);
+export const denial = (id: string) => get<Aside<Explanation>>(`/api/denial?id=${id}`);

@@ -85,8 +85,7 @@ function layered(nodes: Node[], edges: Edge[], isTall: boolean, air: number): La
     // The first and the last point are where dagre meets the card, which may be any side of it.
     const between = (route?.points ?? []).slice(1, -1);
     const points = [start, ...between.filter((point) => isBetween(point, start, end, isTall)), end];
-    const middle = points.length > 2 ? points[Math.floor(points.length / 2)]! : { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 };
-    result.routes.set(edge.key, { points, label: hasLabels && route?.x !== undefined ? { x: route.x, y: route.y! } : middle });
+    result.routes.set(edge.key, { points, label: hasLabels && route?.x !== undefined ? { x: route.x, y: route.y! } : middle(points) });
   }
   if (isBoxed) {
     for (const name of boxed) {
@@ -172,6 +171,14 @@ function blocks(nodes: Node[], room: { width: number; height: number }): Layout 
     result.height = y + tallest + 8;
   }
   return result;
+}
+
+/** The middle of the longest part: bends are often close to cards. */
+function middle(points: Point[]): Point {
+  const parts = points.slice(1).map((to, index) => [points[index]!, to] as const);
+  const length = ([a, b]: readonly [Point, Point]) => Math.hypot(b.x - a.x, b.y - a.y);
+  const [a, b] = parts.reduce((longest, part) => (length(part) > length(longest) ? part : longest));
+  return { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
 }
 
 /** From the middle of a side to the middle of the facing side, where the layout has no route. */

@@ -26,6 +26,11 @@ const state = {
   node: null as api.NodeDetails | null,
   edge: null as api.EdgeDetails | null,
   requests: null as api.Requests | null,
+  edgeAside: null as api.Aside<api.EdgeAside> | null,
+  nodeAside: null as api.Aside<api.NodeAside> | null,
+  /** The denial that is open, and its explanation. */
+  denial: "",
+  explanation: null as api.Aside<api.Explanation> | null,
   failed: "",
   /** The person has chosen what is folded. */
   isFoldChosen: false,
@@ -61,9 +66,14 @@ async function ask(): Promise<void> {
 
 async function details(): Promise<void> {
   const { selected } = state;
-  if (selected?.kind === "node" && !selected.id.includes("/namespace/")) state.node = await api.node(selected.id, state.window);
+  if (selected?.kind === "node" && !selected.id.includes("/namespace/")) {
+    const isWorkload = state.graph?.nodes.some((one) => one.id === selected.id && one.pods > 0);
+    [state.node, state.nodeAside] = await Promise.all([api.node(selected.id, state.window), isWorkload ? api.nodeAside(selected.id) : null]);
+  }
   if (selected?.kind === "edge" && !`${selected.from}${selected.to}`.includes("/namespace/")) {
-    [state.edge, state.requests] = await Promise.all([api.edge(selected.from, selected.to, state.window), api.requests(selected.from, selected.to)]);
+    const { from, to } = selected;
+    [state.edge, state.requests, state.edgeAside, state.explanation] = await Promise.all(
+      [api.edge(from, to, state.window), api.requests(from, to), api.edgeAside(from, to), state.denial ? api.denial(state.denial) : null]);
   }
 }
 
@@ -74,6 +84,10 @@ function select(selected: Selected): void {
     state.node = null;
     state.edge = null;
     state.requests = null;
+    state.edgeAside = null;
+    state.nodeAside = null;
+    state.denial = "";
+    state.explanation = null;
     side.scrollTop = 0;
     void details().then(draw, draw);
   }
@@ -109,11 +123,11 @@ function sidePanel(graph: api.Graph, now: Model): HTMLElement[] {
     const drawn = now.nodes.get(selected.id);
     if (drawn?.kind === "namespace") return panel.namespace(drawn, now);
     const one = now.workloads.find((each) => each.id === selected.id);
-    if (one) return panel.node(one, state.node, graph, now, span(graph), one.namespace !== "" && !isFolded(state.choice, one.namespace));
+    if (one) return panel.node(one, state.node, state.nodeAside, graph, now, span(graph), one.namespace !== "" && !isFolded(state.choice, one.namespace));
   }
   if (selected?.kind === "edge") {
     const call = now.calls.find((each) => each.from === selected.from && each.to === selected.to);
-    if (call) return panel.edge(call, state.edge, state.requests, now, span(graph));
+    if (call) return panel.edge(call, state, now, span(graph));
     const drawn = now.edges.find((each) => each.from === selected.from && each.to === selected.to);
     if (drawn) return panel.bundle(drawn, now);
   }
@@ -222,12 +236,21 @@ function listen(): void {
 
 /** Buttons of the panels. */
 function follow(event: Event): void {
-  const data = (event.target as Element).closest<HTMLElement>("[data-id],[data-from],[data-close],[data-namespace]")?.dataset;
+  const data = (event.target as Element).closest<HTMLElement>("[data-id],[data-from],[data-close],[data-namespace],[data-denial]")?.dataset;
   if (!data) return;
   if (data["close"]) close();
+  else if (data["denial"]) explain(data["denial"]);
   else if (data["namespace"]) toggle(data["namespace"]);
   else if (data["from"] && data["to"]) select({ kind: "edge", from: data["from"], to: data["to"] });
   else if (data["id"]) select({ kind: "node", id: data["id"] });
+}
+
+/** Opens a denial, or closes it. */
+function explain(id: string): void {
+  state.denial = state.denial === id ? "" : id;
+  state.explanation = null;
+  draw();
+  if (state.denial) void details().then(draw, draw);
 }
 
 function show(id: string, namespace: string): void {

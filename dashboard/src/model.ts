@@ -1,6 +1,6 @@
 // From the answer of the API to what is drawn: trouble, collapsed namespaces, search. Pure.
 
-import type { ApiEdge, ApiNode, Figures, Graph, MutualTls } from "./api";
+import type { ApiEdge, ApiNode, Figures, Graph, MutualTls, Policy } from "./api";
 import * as format from "./format";
 
 export type Health = "good" | "warn" | "bad" | "idle";
@@ -29,6 +29,7 @@ export interface Edge extends Figures {
   to: string;
   mutual_tls: MutualTls;
   denied_per_second: number;
+  policy: Policy;
   /** Edges between workloads that this edge stands for. */
   parts: number;
   health: Health;
@@ -197,6 +198,8 @@ function drawn(calls: Edge[], drawnAs: Map<string, string>): Edge[] {
     known.denied_per_second += call.denied_per_second;
     known.health = worse(known.health, call.health);
     known.trouble.push(...call.trouble);
+    if (known.policy === null) known.policy = call.policy;
+    else if (call.policy !== null && call.policy !== known.policy) known.policy = "mixed";
     if (known.mutual_tls === null) known.mutual_tls = call.mutual_tls;
     else if (call.mutual_tls !== null && call.mutual_tls !== known.mutual_tls) known.mutual_tls = "mixed";
   }

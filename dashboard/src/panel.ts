@@ -1,11 +1,13 @@
 // The panel beside the graph: the whole mesh, one workload, or one edge.
 
-import type { EdgeDetails, Graph, Happening, NodeDetails, Part, Requests } from "./api";
+import type { Aside, EdgeAside, EdgeDetails, Explanation, Graph, Happening, NodeAside, NodeDetails, Part, Requests } from "./api";
 import { type Span, chart, latencies, requests } from "./chart";
 import { h } from "./dom";
 import * as format from "./format";
 import { kindName, nodeName } from "./graph";
 import type { Edge, Model, Node } from "./model";
+import { type Node_, more, section, table } from "./parts";
+import * as policy from "./policy";
 
 const ROWS_MAX = 8;
 const PODS_MAX = 20;
@@ -14,20 +16,10 @@ const REQUESTS_MAX = 12;
 /** A certificate that ends so soon was not renewed. */
 const CERTIFICATE_SECONDS_MIN = 3_600;
 
-type Node_ = HTMLElement;
-
 const order = { bad: 0, warn: 1, good: 2, idle: 3 };
 
 function kpi(name: string, value: string, health = ""): HTMLElement {
   return h("div", { class: `kpi ${health}` }, h("dt", {}, name), h("dd", {}, value));
-}
-
-function section(title: string, ...content: (Node_ | null)[]): HTMLElement {
-  return h("section", { "data-key": title }, h("h3", {}, title), ...content);
-}
-function table(headings: string[], rows: Node_[], label: string): HTMLElement {
-  const heads = headings.map((text, index) => h("th", { scope: "col", class: index ? "n" : "" }, text));
-  return h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
 }
 
 /** A button that selects a node or an edge. */
@@ -38,10 +30,6 @@ export function link(text: string, data: Record<string, string>, title = text): 
 function figures(one: { requests_per_second: number; success_rate: number | null; p99_milliseconds: number | null; connections_open: number }): Node_[] {
   const failing = one.success_rate !== null && one.success_rate < 0.99 ? "bad" : one.success_rate !== null && one.success_rate < 0.999 ? "warn" : "";
   return [h("td", { class: "n" }, format.rate(one.requests_per_second)), h("td", { class: `n ${failing}` }, format.percent(one.success_rate)), h("td", { class: "n" }, format.latency(one.p99_milliseconds))];
-}
-
-function more(all: number, shown: number): Node_ | null {
-  return all > shown ? h("p", { class: "soft" }, `and ${format.count(all - shown)} more`) : null;
 }
 
 function badge(edge: { mutual_tls: Edge["mutual_tls"] }): Node_ {
@@ -105,7 +93,7 @@ function events(happenings: Happening[], now: number, node: string): Node_ | nul
   return section("Events", rows.length ? h("ul", { class: "events" }, ...rows) : h("p", { class: "soft" }, "None since the dashboard started."));
 }
 
-function head(title: Node_[], below: (Node_ | string)[]): Node_ {
+function head(title: Node_[], below: (Node_ | string | null)[]): Node_ {
   return h("div", { class: "head" },
     h("div", {}, h("h2", {}, ...title), h("p", { class: "soft" }, ...below)),
     h("button", { type: "button", class: "close", "data-close": "true", "aria-label": "Close the details" }, "×"));
@@ -123,7 +111,7 @@ export function namespace(node: Node, model: Model): Node_[] {
 }
 
 /** One workload. */
-export function node(one: Node, details: NodeDetails | null, graph: Graph, model: Model, span: Span, isFoldable: boolean): Node_[] {
+export function node(one: Node, details: NodeDetails | null, aside: Aside<NodeAside> | null, graph: Graph, model: Model, span: Span, isFoldable: boolean): Node_[] {
   const names = new Map(model.workloads.map((each) => [each.id, each]));
   const busy = (a: Edge, b: Edge) => b.requests_per_second - a.requests_per_second || b.bytes_per_second - a.bytes_per_second;
   const clients = model.calls.filter((call) => call.to === one.id).sort(busy);
@@ -138,7 +126,7 @@ export function node(one: Node, details: NodeDetails | null, graph: Graph, model
     ...(details && one.kind !== "outside" && one.kind !== "service" ? golden(details.figures, details.p95_milliseconds, details, span) : []),
     calls("Called by", clients, "from", `No calls in the last ${format.duration(graph.window_seconds)}.`),
     calls("Calls", servers, "to", `No calls in the last ${format.duration(graph.window_seconds)}.`),
-    ...(details ? [parts("Routes", details.routes), parts("Services", details.services), pods(details, graph.at)] : []),
+    ...(details ? [parts("Routes", details.routes), parts("Services", details.services), pods(details, graph.at), policy.workload(details.rules, aside)] : []),
     events(graph.happenings, graph.at, one.id),
     isFoldable ? h("p", { class: "actions" }, h("button", { type: "button", "data-namespace": one.namespace }, `Draw ${one.namespace} as one node`)) : null,
   ].filter((part): part is Node_ => part !== null);
@@ -184,19 +172,30 @@ function pods(details: NodeDetails, now: number): Node_ | null {
   return element;
 }
 
+/** What is known of the edge that is selected. */
+export interface EdgeKnown {
+  edge: EdgeDetails | null;
+  requests: Requests | null;
+  edgeAside: Aside<EdgeAside> | null;
+  denial: string;
+  explanation: Aside<Explanation> | null;
+}
+
 /** One edge. */
-export function edge(one: Edge, details: EdgeDetails | null, seen: Requests | null, model: Model, span: Span): Node_[] {
+export function edge(one: Edge, known: EdgeKnown, model: Model, span: Span): Node_[] {
+  const { edge: details, requests: seen, edgeAside: aside } = known;
   const names = new Map(model.workloads.map((each) => [each.id, each]));
   const title = [link(nameOf(one.from, names), { id: one.from }), h("span", { class: "arrow" }, " → "), link(nameOf(one.to, names), { id: one.to })];
   const tls = { yes: "Both sides prove their identity with mutual TLS.", no: "Plain text: no side proves its identity.", mixed: "A part of the traffic is plain text." };
   return [
-    head(title, [badge(one), " ", one.mutual_tls ? tls[one.mutual_tls] : "No traffic in this window."]),
+    head(title, [badge(one), " ", policy.badge(one.policy), " ", one.mutual_tls ? tls[one.mutual_tls] : "No traffic in this window."]),
     one.trouble.length ? h("ul", { class: "notes" }, ...one.trouble.map((why) => h("li", { class: one.health }, why))) : h("ul", { class: "notes", hidden: true }),
     ...(details ? golden(details.figures, details.p95_milliseconds, details, span) : []),
     ...(details ? [failures(details)] : []),
+    ...(details ? policy.edge(details, aside, known.denial, known.explanation) : []),
     ...(seen ? [requestsNow(seen)] : []),
-    ...(details ? [counts(details)] : []),
-  ];
+    ...(details ? [policy.retries(details, aside), counts(details)] : []),
+  ].filter((part): part is Node_ => part !== null);
 }
 
 /** Edges between nodes of which one or both are namespaces. */

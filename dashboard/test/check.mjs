@@ -36,8 +36,8 @@ async function accessible(page, what) {
 const tests = {
   async "accessible in light and dark, wide and narrow"() {
     for (const dark of [false, true]) {
-      for (const width of [400, 1280]) {
-        await with_("shop", { dark, width }, async (page) => {
+      for (const width of [400, 1280, 3840]) {
+        await with_("shop", { dark, width, height: width > 2_000 ? 2_160 : 800 }, async (page) => {
           const what = `${dark ? "dark" : "light"}, ${width} pixels`;
           await accessible(page, what);
           assert.equal(await page.run("document.documentElement.scrollWidth <= innerWidth"), true, `${what}: wider than the window`);
@@ -46,7 +46,16 @@ const tests = {
           const seen = await page.until(`${select("[aria-label='Requests now']")}?.innerText`);
           for (const part of ["GET /v1/charge ×2", "503", "12:00:01"]) assert.ok(seen.includes(part), `${what}: no ${part} in ${seen}`);
           assert.equal(await page.run(`${select("#side")}.scrollWidth <= ${select("#side")}.clientWidth`), true, `${what}: the panel is wider than its place`);
+          const policy = await page.run(`${select("#side")}.innerText`);
+          for (const part of ["partly denied", "no rule of Server orders/payments admits it", "AuthorizationPolicy orders/payments-clients", "POST /v1/refund", "6 retries left now; 36 of 214 requests in 10 s"]) {
+            assert.ok(policy.includes(part), `${what}: no ${part} in ${policy}`);
+          }
+          await page.run(`${select("[data-denial]")}.click()`);
+          await page.until(`${select(".denials pre")}?.innerText.includes("Now: DENIED")`);
+          assert.equal(await page.run(`${select("#side")}.scrollWidth <= ${select("#side")}.clientWidth`), true, `${what}: an explanation is wider than the panel`);
           await accessible(page, `${what}, an edge`);
+          await page.run(`${select("[data-denial]")}.click()`);
+          await page.until(`!${select(".denials pre")}`);
         });
       }
     }
@@ -55,7 +64,7 @@ const tests = {
     await with_("shop", {}, async (page) => {
       await page.run(`${select("[data-id='shop/deployment/catalog']")}.click()`);
       const text = await page.until(`${select("[aria-label='Pods']")} && ${select("#side")}.innerText`);
-      for (const part of ["catalog-7d9c5b6f4-abcd0", "not ready", "18 h", "spiffe://cluster.local/ns/shop/sa/catalog", "HTTPRoute shop/catalog-split", "Called by"]) {
+      for (const part of ["catalog-7d9c5b6f4-abcd0", "not ready", "18 h", "spiffe://cluster.local/ns/shop/sa/catalog", "HTTPRoute shop/catalog-split", "Called by", "AuthorizationPolicy shop/catalog-clients", "default policy deny", "no client"]) {
         assert.ok(text.toLowerCase().includes(part.toLowerCase()), `no ${part} in ${text}`);
       }
       await accessible(page, "a node");

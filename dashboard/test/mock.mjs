@@ -40,7 +40,7 @@ function twenty() {
     const [from, to, rate] = line.trim().split(" ");
     const success = from === "checkout" && to === "payments" ? 0.943 : from === "web" && to === "recommend" ? 0.9982 : 1;
     const isTcp = ["postgres", "redis", "kafka"].includes(to);
-    return { from: at(from), to: at(to), rate: isTcp ? 0 : Number(rate), bytes: Number(rate) * 900, success, p99: 2 + (Number(rate) % 37), tls: to === "kafka" ? "no" : "yes", open: isTcp ? 8 : 4 };
+    return { from: at(from), to: at(to), denied: from === "checkout" && to === "payments" ? 1.4 : 0, rate: isTcp ? 0 : Number(rate), bytes: Number(rate) * 900, success, p99: 2 + (Number(rate) % 37), tls: to === "kafka" ? "no" : "yes", open: isTcp ? 8 : 4 };
   });
   calls.push({ from: at("clients"), to: at("gateway"), rate: 350, bytes: 900_000, success: 1, p99: 31, tls: "no", open: 40 });
   return { nodes, calls };
@@ -112,7 +112,7 @@ export function answer(state, url, at) {
       home: "machine", at, window_seconds: window, covered_seconds: window, slot_seconds: window <= 300 ? 10 : 60, readings: 100, failed: state.failed ?? null, left_out: 0,
       proxies: nodes.reduce((sum, node) => sum + node.meshed, 0), proxies_read: nodes.reduce((sum, node) => sum + node.meshed, 0),
       nodes: nodes.map((node, index) => ({ ...node, ...figures(node.kind === "outside" ? 0 : inbound[index].rate, inbound[index].well / (inbound[index].rate || 1), inbound[index].p99 * 0.8, inbound[index].open, inbound[index].bytes) })),
-      edges: calls.map((call) => ({ from: call.from, to: call.to, mutual_tls: call.tls, denied_per_second: 0, ...figures(call.rate * drift, call.success, call.p99, call.open, call.bytes) })),
+      edges: calls.map((call) => ({ from: call.from, to: call.to, mutual_tls: call.tls, denied_per_second: call.denied ?? 0, policy: call.tls === "no" ? null : call.denied ? "mixed" : "allowed", ...figures(call.rate * drift, call.success, call.p99, call.open, call.bytes) })),
       points: points(at, window, rate, 0.998, 20),
       happenings: nodes.length ? [
         { at: Math.floor(at - window * 0.8), warning: false, reason: "ManifestsChanged", node: "", object: "Manifests", message: "an edit is in force", count: 1 },
@@ -133,6 +133,7 @@ export function answer(state, url, at) {
       figures: figures(rate, success, p99, 12, 1000), p95_milliseconds: p99 * 0.7, read_bytes_per_second: rate * 400, write_bytes_per_second: rate * 2100,
       pods: Array.from({ length: node.pods }, (_, at_) => ({ name: `${node.name}-7d9c5b6f4-abcd${at_}`, ready: at_ < node.ready, meshed: node.meshed > 0, identity: node.meshed ? `spiffe://cluster.local/ns/${node.namespace}/sa/${node.name}` : "", certificate_expires: node.meshed ? at + 63_000 : null, rss_bytes: node.meshed ? 11_755_520 : null })),
       routes: [{ name: `HTTPRoute ${node.namespace}/${node.name}-split`, ...figures(rate, success, p99, 0, 0) }], services: [{ name: `${node.namespace}/${node.name}`, ...figures(rate, success, p99, 0, 0) }],
+      rules: rules(node, rate * window, own.some((call) => call.denied)),
       points: points(at, window, rate, success, p99),
     };
   }
@@ -143,7 +144,9 @@ export function answer(state, url, at) {
     const requests = Math.round(call.rate * window);
     const failures = Math.round(requests * (1 - call.success));
     return {
-      figures: figures(call.rate, call.success, call.p99, call.open, call.bytes), p95_milliseconds: call.rate ? call.p99 * 0.7 : null, mutual_tls: call.tls, requests, failures, denied: 0, connections_opened: 4, read_bytes_per_second: call.bytes * 0.8, write_bytes_per_second: call.bytes * 0.2,
+      figures: figures(call.rate, call.success, call.p99, call.open, call.bytes), p95_milliseconds: call.rate ? call.p99 * 0.7 : null, mutual_tls: call.tls, requests, failures, denied: Math.round((call.denied ?? 0) * window), connections_opened: 4, read_bytes_per_second: call.bytes * 0.8, write_bytes_per_second: call.bytes * 0.2,
+      rules: rules(nodes[call.to], requests, call.denied), is_account_shared: false,
+      retries: failures ? [{ service: `${nodes[call.to].namespace}/${nodes[call.to].name}`, retries: failures * 2, succeeded: Math.round(failures * 1.4), over_limit: Math.round(failures / 3), over_budget: 17 }] : [],
       reasons: failures ? [["status 503", Math.round(failures * 0.8)], ["upstream_timeout (504)", Math.round(failures * 0.2)]] : [], points: points(at, window, call.rate, call.success, call.p99),
     };
   }
@@ -154,8 +157,41 @@ export function answer(state, url, at) {
     const ordinary = one("/v1/items?page=2&a-long-query=that-does-not-fit-into-the-panel", 200, "", 1);
     return { requests: call.success < 1 ? [one("/v1/charge", 503, "no_endpoints: the Service has no endpoint", 2), ordinary] : call.rate ? [ordinary] : [], failed: null };
   }
+  if (url.pathname === "/api/aside") {
+    const [from, to] = [url.searchParams.get("from"), url.searchParams.get("to")];
+    const call = calls.find((one) => nodes[one.from].id === from && nodes[one.to].id === to);
+    const node = call ? nodes[call.to] : nodes.find((one) => one.id === url.searchParams.get("id"));
+    if (!node) return null;
+    if (!call) {
+      return { waiting: false, failed: null, answer: { rules: [
+        ["8080", `Server ${node.namespace}/${node.name}`, "health probe", "health probe", "every client", "10.0.0.0/8"],
+        ["8080", `Server ${node.namespace}/${node.name}`, "-", `AuthorizationPolicy ${node.namespace}/${node.name}-clients`, "spiffe://cluster.local/ns/shop/sa/checkout, spiffe://cluster.local/ns/shop/sa/web", "all"],
+        ["other", "default policy deny", "-", "-", "no client", "-"]] } };
+    }
+    const denial = (id, seconds, path) => ({ id, at: Math.floor(at - seconds), method: "POST", path, port: 8080, by: `Server ${node.namespace}/${node.name}`, pod: `${node.name}-7d9c5b6f4-abcd0` });
+    const budgets = call.success < 1 ? [{ pod: `${nodes[call.from].name}-7d9c5b6f4-abcd0`, destination: `${node.name}.${node.namespace}.svc.cluster.local:80`, requests: 214, retries: 36, left: 6, interval_seconds: 10 }] : [];
+    return { waiting: false, failed: null, answer: { denials: call.denied ? [denial("3f9a01c200000a17", 4, "/v1/refund"), denial("3f9a01c200000a16", 9, "/v1/refund/batch?")] : [], budgets, failed: null } };
+  }
+  if (url.pathname === "/api/denial") return { waiting: false, failed: null, answer: { allowed: false, text: explanation(url.searchParams.get("id")) } };
   return undefined;
 }
+
+const rules = (node, requests, denied) => [
+  ...(denied ? [{ verdict: "denied", server: `Server ${node.namespace}/${node.name}`, rule: "", requests: 420, connections: 0 }] : []),
+  { verdict: "allowed", server: `Server ${node.namespace}/${node.name}`, rule: `AuthorizationPolicy ${node.namespace}/${node.name}-clients`, requests: Math.round(requests), connections: 3 },
+];
+
+const explanation = (id) => `denial     ${id}
+time       4s ago
+client     10.42.0.17:40312
+identity   spiffe://cluster.local/ns/shop/sa/checkout
+target     pod orders/payments-7d9c5b6f4-abcd0, 10.42.0.21:8080
+request    POST /v1/refund
+deny       Server orders/payments: no rule of it admits the client
+  no rule  AuthorizationPolicy orders/payments-refunds: the client is not spiffe://cluster.local/ns/orders/sa/orders
+
+Now: DENIED  shop/checkout-7d9c5b6f4-abcd0 -> orders/payments:8080  POST /v1/refund
+`;
 
 /** Serves on a free port; `extra` has more files by path, and `state` may change while it runs. */
 export async function serve(size, { port = 0, extra = {}, bundle = new URL("../bundle/", import.meta.url) } = {}) {

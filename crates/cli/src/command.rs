@@ -27,6 +27,10 @@ mod up;
 mod validate;
 mod version;
 
+pub(crate) use authz::rows_of as policy_rows;
+pub(crate) use diagnostics::encoded;
+pub(crate) use explain::{denial, object as policy_object};
+
 use crate::args::home::Environment;
 use crate::args::{Args, Verb};
 use crate::dashboard;

@@ -2,6 +2,8 @@
 //!
 //! Not root: every test fails and says so. Pods here are shell and Python, without the mesh; the mesh has its own tests in `tests/`.
 
+#[path = "machine/dashboard.rs"]
+mod dashboard;
 #[path = "machine/families.rs"]
 mod families;
 #[path = "machine/faults.rs"]

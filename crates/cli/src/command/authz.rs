@@ -61,10 +61,22 @@ fn reached(answer: &Value) -> String {
     }
 }
 
-fn table(answer: &Value) -> String {
+/// The rows of a workload, `NAMESPACE/KIND/NAME`: port, Server, route, rule, clients, networks.
+///
+/// # Errors
+/// The control plane does not answer, or does not know the workload.
+pub(crate) fn rows_of(home: &Home, named: &str) -> anyhow::Result<Vec<Vec<String>>> {
+    Ok(all_rows(&ask(home, &format!("/diagnostics/authz?of={}", encoded(named)))?))
+}
+
+fn all_rows(answer: &Value) -> Vec<Vec<String>> {
     let ports = list(&answer["ports"]).iter().map(|port| (port["port"].to_string(), port));
     let all = ports.chain([("other".to_owned(), &answer["other_ports"])]);
-    let rows: Vec<Vec<String>> = all.flat_map(|(name, port)| rows(&name, port)).collect();
+    all.flat_map(|(name, port)| rows(&name, port)).collect()
+}
+
+fn table(answer: &Value) -> String {
+    let rows = all_rows(answer);
     output::table(&["PORT", "SERVER", "ROUTE", "RULE", "CLIENTS", "NETWORKS"], &rows)
 }
 

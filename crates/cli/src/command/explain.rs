@@ -9,8 +9,10 @@ mod denial;
 mod question;
 mod text;
 
+pub(crate) use denial::find as denial;
 pub(super) use question::client as workload;
-pub(super) use text::{list, object};
+pub(super) use text::list;
+pub(crate) use text::object;
 
 use super::diagnostics::encoded;
 use crate::args::{Explain, Format};

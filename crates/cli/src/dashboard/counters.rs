@@ -3,10 +3,12 @@
 //! A client's proxy knows the server's pod, so the client's side counts an edge. The server's side counts only clients whose proxy is
 //! not read: a client without the mesh, or outside of the scope. Thus no request counts twice.
 
+use super::rule::{RETRIES, Rule};
 use super::sums::Totals;
 use crate::home::Member;
 use leno_runtime::prometheus_text::{self, Sample};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Kind of a workload that is known only by its SPIFFE ID.
 const IDENTITY: &str = "identity";
@@ -23,14 +25,18 @@ const KINDS: [&str; 7] = [
     "replicationcontroller",
 ];
 /// Families that are read; most lines of an exposition belong to others.
-const FAMILIES: [&str; 9] = [
+const FAMILIES: [&str; 13] = [
     "response_total",
     "response_latency_ms_bucket",
     "tcp_open_",
     "tcp_read_bytes_total",
     "tcp_write_bytes_total",
-    "inbound_http_authz_deny_total",
-    "inbound_tcp_authz_deny_total",
+    "inbound_http_authz_",
+    "inbound_tcp_authz_",
+    "outbound_http_route_retry_",
+    "outbound_http_balancer_ejections_total",
+    "outbound_http_balancer_recoveries_total",
+    "identity_trust_anchors_info",
     "control_identity_cert_expiration",
     "process_resident_memory_bytes",
 ];
@@ -58,6 +64,14 @@ impl Node {
         format!("{}/{}/{}", self.namespace, self.kind, self.name)
     }
 
+    /// For people: `deployment shop/web`, `outside clients`.
+    pub(super) fn shown(&self) -> String {
+        match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind, self.name),
+            namespace => format!("{} {namespace}/{}", self.kind, self.name),
+        }
+    }
+
     /// The opposite of [`Node::id`]. Names of Kubernetes have no slash.
     pub(super) fn parse(id: &str) -> Option<Self> {
         let mut parts = id.splitn(3, '/');
@@ -76,6 +90,13 @@ pub(super) enum Key {
     Route(Node, String),
     /// What clients asked of a workload by way of a Service.
     Service(Node, String),
+    /// What a rule decided about a client of a server: `success` counts requests, `opened` connections.
+    Rule(Node, Node, Rule),
+    /// Retries from a client to a server by Service; `reasons` counts outcomes, as [`RETRIES`] names them. A Service's retries are
+    /// those of each server behind it.
+    Retries(Node, Node, String),
+    /// Endpoints of a Service that a client ejected, and recoveries; `reasons` counts them.
+    Ejections(Node, String),
 }
 
 /// What a proxy says of itself.
@@ -84,6 +105,8 @@ pub(super) struct Facts {
     /// In seconds since 1970.
     pub(super) certificate_expires: Option<f64>,
     pub(super) rss_bytes: Option<f64>,
+    /// A hash of the roots that it trusts, in any order; 0 where it names none.
+    pub(super) anchors: u64,
 }
 
 /// One proxy's counters.
@@ -126,7 +149,16 @@ impl<'a> Pods<'a> {
         }
     }
 
-    fn client(&self, identity: &str) -> Node {
+    /// Clients whose identity other workloads have too, and the nodes as which servers see them.
+    pub(super) fn aliases(&self, members: &[Member]) -> HashMap<Node, Node> {
+        let is_shared = |member: &&Member| {
+            self.by_identity.get(member.identity.as_str()).is_some_and(Option::is_none)
+        };
+        let alias = |member: &Member| (Node::of(member), by_spiffe(&member.identity));
+        members.iter().filter(is_shared).map(alias).collect()
+    }
+
+    pub(super) fn client(&self, identity: &str) -> Node {
         if identity.is_empty() {
             return Node::new("", OUTSIDE, "clients");
         }
@@ -169,25 +201,73 @@ fn by_spiffe(identity: &str) -> Node {
 pub(super) fn read(text: &str, own: &Node, pods: &Pods<'_>) -> Counters {
     let is_read = |line: &&str| FAMILIES.iter().any(|family| line.starts_with(family));
     let mut counters = Counters::default();
+    let (mut servers, mut retries) = (HashMap::<_, BTreeSet<Node>>::new(), Vec::new());
     for sample in text.lines().filter(is_read).flat_map(prometheus_text::samples) {
         match sample.name.as_str() {
             "control_identity_cert_expiration_timestamp_seconds" => {
                 counters.facts.certificate_expires = Some(sample.value);
             }
             "process_resident_memory_bytes" => counters.facts.rss_bytes = Some(sample.value),
-            "inbound_http_authz_deny_total" | "inbound_tcp_authz_deny_total" => {
-                let client = pods.client(sample.label("client_id"));
-                let key = Key::Edge(client, own.clone());
-                counters.totals.entry(key).or_default().denied += sample.value;
+            "identity_trust_anchors_info" => {
+                let mut hasher = DefaultHasher::new();
+                sample.label("fingerprint").hash(&mut hasher);
+                counters.facts.anchors ^= hasher.finish();
             }
-            _ => {
+            name if name.contains("_authz_") => verdict(&mut counters, &sample, own, pods),
+            name if name.starts_with("outbound_http_balancer_") => {
+                let key = Key::Ejections(own.clone(), service(&sample, "backend"));
+                let reason = match sample.label("reason") {
+                    "" => "recovered",
+                    reason => reason,
+                };
+                let reasons = &mut counters.totals.entry(key).or_default().reasons;
+                *reasons.entry(reason.to_owned()).or_default() += sample.value;
+            }
+            name if let Some((_, outcome)) = RETRIES.iter().find(|(family, _)| *family == name) => {
+                retries.push((service(&sample, "parent"), *outcome, sample.value));
+            }
+            name => {
+                if name == "response_total" && sample.label("srv_kind") == "Service" {
+                    let known = servers.entry(service(&sample, "srv")).or_default();
+                    known.insert(pods.server(&sample));
+                }
                 for key in keys(&sample, own, pods) {
                     count(counters.totals.entry(key).or_default(), &sample);
                 }
             }
         }
     }
+    for (service, outcome, value) in retries {
+        for server in servers.get(&service).into_iter().flatten() {
+            let key = Key::Retries(own.clone(), server.clone(), service.clone());
+            let reasons = &mut counters.totals.entry(key).or_default().reasons;
+            *reasons.entry(outcome.to_owned()).or_default() += value;
+        }
+    }
     counters
+}
+
+/// `namespace/name` of the labels with this prefix.
+fn service(sample: &Sample, prefix: &str) -> String {
+    let label = |name: &str| sample.label(&format!("{prefix}_{name}")).to_owned();
+    format!("{}/{}", label("namespace"), label("name"))
+}
+
+/// Requests and connections that policy let in or denied.
+fn verdict(counters: &mut Counters, sample: &Sample, own: &Node, pods: &Pods<'_>) {
+    let client = pods.client(sample.label("client_id"));
+    let is_allowed = sample.name.ends_with("_allow_total");
+    if !is_allowed {
+        let key = Key::Edge(client.clone(), own.clone());
+        counters.totals.entry(key).or_default().denied += sample.value;
+    }
+    let key = Key::Rule(client, own.clone(), Rule::of(sample, is_allowed));
+    let totals = counters.totals.entry(key).or_default();
+    if sample.name.starts_with("inbound_http_") {
+        totals.success += sample.value;
+    } else {
+        totals.opened += sample.value;
+    }
 }
 
 /// What the sample is counted for.

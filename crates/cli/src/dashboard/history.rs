@@ -5,12 +5,11 @@
 
 use super::counters::{Facts, Key, Node, Pods, read};
 use super::happenings::{self, Happening};
+use super::interned::Interned;
 use super::sums::{Sums, Totals};
 use crate::home::Member;
 use leno_up::figures::Said;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::hash::{Hash, Hasher};
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// Seconds of a fine slot.
@@ -23,8 +22,8 @@ const COARSE_SECONDS: u64 = 60;
 pub(super) const WINDOW_SECONDS_MAX: u64 = 3_600;
 /// The shortest window.
 pub(super) const WINDOW_SECONDS_MIN: u64 = 30;
-/// Keys of one slot: 5,000 edges with their nodes, routes and Services, and as many again. A key is up to 0.5 KiB.
-const KEYS_MAX: usize = 40_000;
+/// Keys of one slot: 5,000 edges with their nodes, rules, routes and Services, and as many again. A key is up to 0.5 KiB.
+const KEYS_MAX: usize = 60_000;
 /// Happenings that are kept.
 const HAPPENINGS_MAX: usize = 1_000;
 
@@ -35,32 +34,6 @@ pub(super) struct Taken {
     pub(super) said: Vec<Said>,
     /// Events and problems that the mesh itself keeps.
     pub(super) journal: Vec<Happening>,
-}
-
-/// A key of [`History::keys`], which has each key once: addresses are compared, not names. Windows of large meshes add a million sums.
-#[derive(Clone, Debug)]
-pub(super) struct Interned(Arc<Key>);
-
-impl PartialEq for Interned {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Interned {}
-
-impl Hash for Interned {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        std::ptr::hash(Arc::as_ptr(&self.0), state);
-    }
-}
-
-impl Deref for Interned {
-    type Target = Key;
-
-    fn deref(&self) -> &Key {
-        &self.0
-    }
 }
 
 #[derive(Debug, Default)]
@@ -185,11 +158,12 @@ impl History {
         let elapsed = if self.readings == 0 { 0.0 } else { (now - self.read_at).max(0.0) };
         if self.readings > 0 {
             let changed = happenings::changes(&self.members, &taken.members, now as u64);
-            self.happenings.extend(changed);
-            let more = self.happenings.len().saturating_sub(HAPPENINGS_MAX);
-            self.happenings.drain(..more);
+            happenings::add(&mut self.happenings, changed);
         }
-        let growth = self.growth(&taken);
+        let growth = self.growth(&taken, now as u64);
+        happenings::add(&mut self.happenings, happenings::counted(&growth, now as u64));
+        let more = self.happenings.len().saturating_sub(HAPPENINGS_MAX);
+        self.happenings.drain(..more);
         (self.readings, self.read_at, self.failed) = (self.readings + 1, now, None);
         self.proxies_read = taken.said.len();
         (self.members, self.journal) = (taken.members, taken.journal);
@@ -210,7 +184,7 @@ impl History {
     }
 
     /// Compares with the last reading of each proxy, which this reading replaces.
-    fn growth(&mut self, taken: &Taken) -> HashMap<Interned, Sums> {
+    fn growth(&mut self, taken: &Taken, at: u64) -> HashMap<Interned, Sums> {
         let pods = Pods::of(&taken.members);
         let nodes: HashMap<(&str, &str), Node> = (taken.members.iter())
             .map(|member| ((&*member.namespace, &*member.name), Node::of(member)))
@@ -221,7 +195,10 @@ impl History {
             let Some(own) = nodes.get(&(&*said.namespace, &*said.pod)) else { continue };
             let counters = read(&said.text, own, &pods);
             let pod = (said.namespace.clone(), said.pod.clone());
-            self.facts.insert(pod.clone(), counters.facts);
+            if let Some(before) = self.facts.insert(pod.clone(), counters.facts) {
+                let rotated = happenings::rotated(own, &before, &counters.facts, at);
+                happenings::add(&mut self.happenings, rotated);
+            }
             let before = self.before.get(&pod);
             let mut kept = HashMap::with_capacity(counters.totals.len());
             for (key, totals) in counters.totals {
@@ -252,6 +229,20 @@ impl History {
         self.before.retain(|(namespace, pod), _| nodes.contains_key(&(&**namespace, &**pod)));
         self.facts.retain(|(namespace, pod), _| nodes.contains_key(&(&**namespace, &**pod)));
         growth
+    }
+
+    /// Clients that servers see under another name: see [`Pods::aliases`].
+    pub(super) fn aliases(&self) -> HashMap<Node, Node> {
+        Pods::of(&self.members).aliases(&self.members)
+    }
+
+    /// Services, as `namespace/name`, by which a workload is asked.
+    pub(super) fn services(&self, node: &Node) -> Vec<String> {
+        let service = |key: &Arc<Key>| match &**key {
+            Key::Service(of, name) if of == node => Some(name.clone()),
+            _ => None,
+        };
+        self.keys.iter().filter_map(service).collect()
     }
 
     fn ring(&self, window_seconds: u64) -> &Ring {

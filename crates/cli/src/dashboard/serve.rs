@@ -3,6 +3,7 @@
 //! A web page elsewhere must not read the mesh through the browser of a person who runs this command. The server therefore rejects a
 //! `Host` other than loopback (DNS rebinding) and an `Origin` other than its own, and sends no CORS header.
 
+use super::asides::Subject;
 use super::counters::Node;
 use super::history::{WINDOW_SECONDS_MAX, WINDOW_SECONDS_MIN};
 use super::{Shared, view};
@@ -11,6 +12,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use leno_runtime::denial::DenialId;
 use leno_runtime::page_server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -91,6 +93,12 @@ fn answer<B>(shared: &Shared, request: &Request<B>) -> Response<Full<Bytes>> {
         "/api/requests" => {
             json(asked.from.zip(asked.to).map(|(from, to)| shared.watch.ask(from, to)))
         }
+        "/api/aside" => {
+            let edge = asked.from.zip(asked.to).map(|(from, to)| Subject::Edge(from, to));
+            let subject = edge.or(asked.node.map(Subject::Workload));
+            json(subject.map(|subject| shared.asides.ask(subject)))
+        }
+        "/api/denial" => json(asked.denial.map(|id| shared.asides.ask(Subject::Denial(id)))),
         _ => text(StatusCode::NOT_FOUND, "not found\n"),
     }
 }
@@ -124,6 +132,7 @@ struct Asked {
     node: Option<Node>,
     from: Option<Node>,
     to: Option<Node>,
+    denial: Option<DenialId>,
 }
 
 impl Asked {
@@ -142,6 +151,7 @@ impl Asked {
             node: node("id"),
             from: node("from"),
             to: node("to"),
+            denial: value("id").and_then(|id| DenialId::parse(&id)),
         }
     }
 }

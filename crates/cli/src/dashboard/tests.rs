@@ -40,7 +40,7 @@ fn calls(server: &Member, well: u64, badly: u64) -> String {
     let Member { namespace, name, identity, .. } = server;
     let labels = format!(
         "direction=\"outbound\",tls=\"true\",server_id=\"{identity}\",dst_namespace=\"{namespace}\",dst_pod=\"{name}\",\
-         dst_service=\"web\",route_kind=\"HTTPRoute\",route_namespace=\"{namespace}\",route_name=\"split\""
+         dst_service=\"web\",srv_kind=\"Service\",srv_namespace=\"{namespace}\",srv_name=\"web\",route_kind=\"HTTPRoute\",route_namespace=\"{namespace}\",route_name=\"split\""
     );
     let all = well + badly;
     format!(
@@ -49,16 +49,27 @@ fn calls(server: &Member, well: u64, badly: u64) -> String {
          response_latency_ms_bucket{{{labels},le=\"1\"}} 0\n\
          response_latency_ms_bucket{{{labels},le=\"2\"}} {all}\n\
          response_latency_ms_bucket{{{labels},le=\"+Inf\"}} {all}\n\
-         tcp_open_connections{{{labels},peer=\"dst\"}} 3\n"
+         tcp_open_connections{{{labels},peer=\"dst\"}} 3\n\
+         outbound_http_route_retry_requests_total{{parent_namespace=\"{namespace}\",parent_name=\"web\"}} {badly}\n\
+         outbound_http_route_retry_overflow_total{{parent_namespace=\"{namespace}\",parent_name=\"web\"}} {}\n\
+         outbound_http_balancer_ejections_total{{backend_namespace=\"{namespace}\",backend_name=\"web\",reason=\"success_rate\"}} {}\n",
+        badly / 2,
+        badly / 10,
     )
 }
+
+const SERVER: &str = "srv_kind=\"server\",srv_namespace=\"shop\",srv_name=\"web\"";
+const RULE: &str =
+    "authz_kind=\"authorizationpolicy\",authz_namespace=\"shop\",authz_name=\"front\"";
 
 /// What a server's proxy says after so many requests of `client_id`.
 fn served(client_id: &str, count: u64) -> String {
     let tls = if client_id.is_empty() { "no_identity" } else { "true" };
     format!(
         "response_total{{direction=\"inbound\",tls=\"{tls}\",client_id=\"{client_id}\",classification=\"success\",status_code=\"200\"}} {count}\n\
-         inbound_http_authz_deny_total{{client_id=\"{client_id}\"}} {}\n\
+         inbound_http_authz_deny_total{{client_id=\"{client_id}\",{SERVER}}} {}\n\
+         inbound_http_authz_allow_total{{client_id=\"{client_id}\",{SERVER},{RULE}}} {count}\n\
+         inbound_tcp_authz_allow_total{{client_id=\"{client_id}\",{SERVER},{RULE}}} 2\n\
          control_identity_cert_expiration_timestamp_seconds 1800086400\n",
         count / 100
     )
@@ -99,7 +110,7 @@ fn a_window_of_an_edge() {
         .collect();
     assert_eq!(ids, ["front/deployment/gateway", "shop/deployment/web"]);
     // The server's proxy counted the same requests, which are one edge all the same.
-    let expected = json!([{"from": 0, "to": 1, "mutual_tls": "yes", "denied_per_second": 0.1,
+    let expected = json!([{"from": 0, "to": 1, "mutual_tls": "yes", "denied_per_second": 0.1, "policy": "mixed",
         "requests_per_second": 10.0, "success_rate": 0.9, "p50_milliseconds": 1.5, "p99_milliseconds": 1.99,
         "connections_open": 3, "bytes_per_second": 0.0}]);
     assert_eq!(graph["edges"], expected);
@@ -154,10 +165,18 @@ fn details() {
     assert_eq!(edge["reasons"], json!([["status 503", 10]]));
     assert_eq!((&edge["requests"], &edge["failures"]), (&json!(100), &json!(10)));
     assert_eq!(edge["points"].as_array().unwrap().len(), 2, "{edge}");
+    let allowed = json!({"verdict": "allowed", "server": "Server shop/web", "rule": "AuthorizationPolicy shop/front",
+        "requests": 100, "connections": 0});
+    let denied = json!({"verdict": "denied", "server": "Server shop/web", "rule": "", "requests": 1, "connections": 0});
+    assert_eq!(edge["rules"], json!([denied, allowed]));
+    let retries = json!({"service": "shop/web", "retries": 10, "succeeded": 0, "over_limit": 0, "over_budget": 5});
+    assert_eq!(edge["retries"], json!([retries]));
+    assert_eq!(edge["is_account_shared"], false);
     let (client, server) = ends();
     let node = serde_json::to_value(view::node(&history, &server, 60)).unwrap();
     assert_eq!(node["routes"][0]["name"], "HTTPRoute shop/split");
     assert_eq!(node["services"][0]["name"], "shop/web");
+    assert_eq!(node["rules"], json!([denied, allowed]));
     assert_eq!(node["pods"][0]["certificate_expires"], 1_800_086_400.0);
     assert_eq!(node["pods"][0]["identity"], identity("shop", "web"));
     // Edges have a direction, and nodes that nobody knows have no details.
@@ -181,6 +200,81 @@ fn pods_that_change_are_on_the_timeline() {
         happened,
         ["Pod front/gateway-1 NotReady", "Pod shop/new-1 Started", "Pod shop/web-1 Ended"]
     );
+}
+
+/// A server knows only the identity of a client, which two workloads have here.
+#[test]
+fn clients_that_share_an_account_are_counted_together() {
+    let (mut client, server) = (member("front", "gateway"), member("shop", "web"));
+    let mut other = member("front", "batch");
+    other.identity.clone_from(&client.identity);
+    client.labels.insert("pod-template-hash".to_owned(), "a".to_owned());
+    let mut history = History::default();
+    for (at, count) in [(0.0, 0), (10.0, 100)] {
+        let said = vec![
+            said(&client, calls(&server, count, 0)),
+            said(&server, served(&client.identity, count)),
+        ];
+        let members = vec![client.clone(), other.clone(), server.clone()];
+        history.record(BEGAN + at, Taken { members, said, journal: Vec::new() });
+    }
+    let (from, to) = (Node::of(&client), Node::of(&server));
+    let edge = serde_json::to_value(view::edge(&history, from, to, 60)).unwrap();
+    assert_eq!(
+        (&edge["is_account_shared"], &edge["rules"][1]["requests"]),
+        (&json!(true), &json!(100))
+    );
+    let graph = graph(&history, 60);
+    let own =
+        graph["edges"].as_array().unwrap().iter().find(|edge| edge["requests_per_second"] == 10.0);
+    assert_eq!(own.unwrap()["policy"], "mixed");
+}
+
+/// Each reading says what happened since the one before it: reason, object and count, the oldest first.
+#[test]
+fn denials_ejections_rollouts_and_rotations_are_on_the_timeline() {
+    let (mut client, server) = (member("front", "gateway"), member("shop", "web"));
+    let mut history = History::default();
+    let mut take =
+        |at: f64, badly: u64, expires: u64, version: &str, expected: &[(&str, &str, u32)]| {
+            client.labels.insert("pod-template-hash".to_owned(), version.to_owned());
+            let facts = format!(
+                "control_identity_cert_expiration_timestamp_seconds {expires}\n\
+             identity_trust_anchors_info{{fingerprint=\"{expires}\"}} 1\n"
+            );
+            let inbound = served(&client.identity, badly * 10);
+            let without = inbound.split("control_identity").next().unwrap_or_default();
+            let said = vec![
+                said(&client, calls(&server, 0, badly)),
+                said(&server, format!("{without}{facts}")),
+            ];
+            let members = vec![client.clone(), server.clone()];
+            history.record(BEGAN + at, Taken { members, said, journal: Vec::new() });
+            let graph = graph(&history, 60);
+            let happened: Vec<_> = (graph["happenings"].as_array().unwrap().iter())
+                .map(|one| {
+                    let word = |name: &str| one[name].as_str().unwrap().to_owned();
+                    (word("reason"), word("object"), one["count"].as_u64().unwrap() as u32)
+                })
+                .collect();
+            let happened: Vec<(&str, &str, u32)> = happened
+                .iter()
+                .map(|(reason, object, count)| (reason.as_str(), object.as_str(), *count))
+                .collect();
+            assert_eq!(happened, expected);
+        };
+    let (web, gateway) = ("deployment shop/web", "deployment front/gateway");
+    let edge = "deployment front/gateway -> deployment shop/web";
+    let service = "Service shop/web, seen by deployment front/gateway";
+    take(0.0, 0, 10, "a", &[]);
+    take(1.0, 10, 10, "a", &[("Ejected", service, 1), ("Denied", edge, 1)]);
+    // The same again is one happening.
+    take(2.0, 20, 10, "a", &[("Ejected", service, 2), ("Denied", edge, 2)]);
+    let rotated = [("RootsChanged", web, 1), ("CertificateRenewed", web, 1)];
+    let before = [("Ejected", service, 2), ("Denied", edge, 2)];
+    take(3.0, 20, 20, "a", &[&before[..], &rotated].concat());
+    let rollout = [("RolloutStarted", gateway, 1)];
+    take(4.0, 20, 20, "b", &[&before[..], &rotated, &rollout].concat());
 }
 
 /// Memory follows traffic: what is older than an hour is gone, and so are its keys.

@@ -2,7 +2,9 @@
 
 use super::counters::{Key, Node};
 use super::happenings::Happening;
-use super::history::{History, Interned, Point};
+use super::history::{History, Point};
+use super::interned::Interned;
+use super::policy::{self, RetryRow, RuleRow};
 use super::sums::Sums;
 use crate::home::Member;
 use serde::Serialize;
@@ -54,6 +56,8 @@ struct EdgeRow {
     to: usize,
     mutual_tls: Option<&'static str>,
     denied_per_second: f64,
+    /// `allowed`, `audited`, `denied` or `mixed`; `None` where no proxy of the server decided in the window.
+    policy: Option<&'static str>,
     #[serde(flatten)]
     figures: Figures,
 }
@@ -88,6 +92,8 @@ pub(super) struct NodeDetails<'a> {
     pods: Vec<PodRow<'a>>,
     routes: Vec<Part>,
     services: Vec<Part>,
+    /// Decisions about all clients.
+    rules: Vec<RuleRow>,
     points: Vec<PointRow>,
 }
 
@@ -123,6 +129,10 @@ pub(super) struct EdgeDetails {
     write_bytes_per_second: f64,
     /// The most frequent first.
     reasons: Vec<(String, u64)>,
+    rules: Vec<RuleRow>,
+    /// The client's ServiceAccount has other workloads, whose requests are in `rules` too.
+    is_account_shared: bool,
+    retries: Vec<RetryRow>,
     points: Vec<PointRow>,
 }
 
@@ -170,7 +180,7 @@ fn points(points: &[Point], bounds: &BTreeSet<u32>) -> Vec<PointRow> {
 
 /// The whole graph of a window.
 pub(super) fn graph(history: &History, window_seconds: u64) -> Graph<'_> {
-    let is_wanted = |key: &Key| matches!(key, Key::Edge(..) | Key::Inbound(_));
+    let is_wanted = |key: &Key| matches!(key, Key::Edge(..) | Key::Inbound(_) | Key::Rule(..));
     let (covered, sums) = history.over(window_seconds, is_wanted);
     let edges = history.edges(&sums);
     let mut pods: BTreeMap<Node, Vec<&Member>> = BTreeMap::new();
@@ -187,8 +197,11 @@ pub(super) fn graph(history: &History, window_seconds: u64) -> Graph<'_> {
     let places: HashMap<&Node, usize> =
         pods.keys().enumerate().map(|(place, node)| (node, place)).collect();
     let shown = Shown { history, sums: &sums, covered };
+    let (verdicts, aliases) = (policy::verdicts(&sums), history.aliases());
     let edge_rows = edges.iter().map(|((client, server), (sums, open))| {
-        shown.edge(places[client], places[server], *sums, *open)
+        let seen = aliases.get(*client).unwrap_or(client);
+        let policy = verdicts.get(&(seen, *server)).copied();
+        EdgeRow { policy, ..shown.edge(places[client], places[server], *sums, *open) }
     });
     let edge_rows = edge_rows.collect();
     let all = history.series_of_edges(window_seconds);
@@ -248,6 +261,7 @@ impl Shown<'_> {
             to,
             mutual_tls: mutual_tls(sums, open),
             denied_per_second: rate(sums.denied, self.covered),
+            policy: None,
             figures: figures(sums, open.0 + open.1, self.covered, &self.history.bounds),
         }
     }
@@ -285,7 +299,10 @@ pub(super) fn node<'a>(
         .collect();
     let is_about = |key: &Key| match key {
         Key::Edge(client, server) => client == node || server == node,
-        Key::Inbound(of) | Key::Route(of, _) | Key::Service(of, _) => of == node,
+        Key::Rule(_, of, _) | Key::Inbound(of) | Key::Route(of, _) | Key::Service(of, _) => {
+            of == node
+        }
+        Key::Retries(..) | Key::Ejections(..) => false,
     };
     let (covered, sums) = history.over(window_seconds, is_about);
     if pods.is_empty() && sums.is_empty() && !history.open.keys().any(|key| is_about(key)) {
@@ -311,6 +328,7 @@ pub(super) fn node<'a>(
         pods,
         routes: shown.parts(routes),
         services: shown.parts(services),
+        rules: policy::rules(&sums, |_, server| server == node),
         points: points(&history.series(window_seconds, &own), &history.bounds),
     })
 }
@@ -335,11 +353,23 @@ pub(super) fn edge(
     to: Node,
     window_seconds: u64,
 ) -> Option<EdgeDetails> {
+    let aliases = history.aliases();
+    let seen = aliases.get(&from).unwrap_or(&from);
+    let is_wanted = |key: &Key| match key {
+        Key::Edge(client, server) | Key::Retries(client, server, _) => {
+            (client, server) == (&from, &to)
+        }
+        Key::Rule(client, server, _) => (client, server) == (seen, &to),
+        _ => false,
+    };
+    let (covered, mut all) = history.over(window_seconds, is_wanted);
+    let rules = policy::rules(&all, |_, _| true);
+    let retries = policy::retries(&all, &from, &to);
+    let is_account_shared = *seen != from;
     let key = Key::Edge(from, to);
     let known = history.find(&key)?;
-    let (covered, mut sums) = history.over(window_seconds, |one| *one == key);
     let open = history.open.get(&known).copied();
-    let sums = sums.remove(&known);
+    let sums = all.remove(&known);
     if open.is_none() && sums.is_none() {
         return None;
     }
@@ -357,6 +387,9 @@ pub(super) fn edge(
         read_bytes_per_second: rate(sums.read_bytes, covered),
         write_bytes_per_second: rate(sums.write_bytes, covered),
         reasons,
+        rules,
+        is_account_shared,
+        retries,
         points: points(&history.series(window_seconds, &key), &history.bounds),
     })
 }

@@ -79,6 +79,7 @@ fn the_tour_of_access_policy() {
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    crate::dashboard::shows_denials(&mesh, &denied);
     let unknown = mesh.leno().args(["explain", "0000000000000000"]).output().expect("leno");
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     // 4. The same before anything is sent, with the policy that would allow it.

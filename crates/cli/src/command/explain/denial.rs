@@ -14,37 +14,58 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// What is known of a denial.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// For programs.
+    pub(crate) answer: Value,
+    /// For people.
+    pub(crate) text: String,
+    /// The same call would be allowed now.
+    pub(crate) is_allowed: bool,
+}
+
 /// Prints what is known of a denial; whether the call would be allowed now.
 pub(super) fn answered(
     state_dir: Option<&Path>,
     wanted: &Explain,
     id: &DenialId,
 ) -> anyhow::Result<bool> {
-    let home = Home::find(state_dir, &wanted.flags.cluster)?;
+    let found = find(&Home::find(state_dir, &wanted.flags.cluster)?, id)?;
+    let text = match wanted.flags.output {
+        Format::Json | Format::Yaml => output::structured(wanted.flags.output, &found.answer)?,
+        Format::Table | Format::Wide | Format::Name => None,
+    };
+    output::print(&text.unwrap_or(found.text))?;
+    Ok(found.is_allowed)
+}
+
+/// Asks the proxy that denied, and the control plane.
+///
+/// # Errors
+/// No proxy of the mesh keeps the denial, or it cannot be asked.
+pub(crate) fn find(home: &Home, id: &DenialId) -> anyhow::Result<Found> {
     let scope = Scope { all_namespaces: true, ..Scope::default() };
     let mut members = home.members(&scope)?;
     members.retain(|member| id.is_of(&member.namespace, &member.name));
     if members.is_empty() {
         bail!("no pod of the mesh has made the id {id}; it may have been deleted since");
     }
-    let (pod, denial) = found(&home, &members, id)?;
-    let now = now(&home, pod, &denial);
+    let (pod, denial) = found(home, &members, id)?;
+    let now = now(home, pod, &denial);
     let answer = json!({
         "id": id.to_string(),
         "pod": format!("{}/{}", pod.namespace, pod.name),
         "denial": denial,
         "now": now.as_ref().ok(),
     });
-    let text = match wanted.flags.output {
-        Format::Json | Format::Yaml => output::structured(wanted.flags.output, &answer)?,
-        Format::Table | Format::Wide | Format::Name => None,
-    };
     let then = match &now {
         Ok(now) => text::of(now),
         Err(error) => format!("no answer: {error:#}\n"),
     };
-    output::print(&text.unwrap_or_else(|| format!("{}\nNow: {then}", shown(&answer))))?;
-    Ok(now.is_ok_and(|now| now["allowed"] == Value::Bool(true)))
+    let text = format!("{}\nNow: {then}", shown(&answer));
+    let is_allowed = now.is_ok_and(|now| now["allowed"] == Value::Bool(true));
+    Ok(Found { answer, text, is_allowed })
 }
 
 /// The proxy that keeps the denial, and what it says.

@@ -70,7 +70,7 @@ fn client(from: &Value) -> String {
 }
 
 /// `Server shop/web`, `HTTPRoute shop/read`, `default policy deny`.
-pub(in crate::command) fn object(value: &Value) -> String {
+pub(crate) fn object(value: &Value) -> String {
     let text = |name: &str| value[name].as_str().unwrap_or_default();
     let kind = match text("kind") {
         "default" if text("name") == "probe" => return "health probe".to_owned(),
