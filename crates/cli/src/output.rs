@@ -29,29 +29,80 @@ pub(crate) fn terminal_columns() -> Option<usize> {
     (width.0 > 0).then(|| usize::from(width.0))
 }
 
-/// The same in lines of at most so many characters, as long as headings and [`CELL_MIN`] allow.
+/// The same in lines of at most so many characters, as long as headings and [`CELL_MIN`] allow. What all cells of a column have in common
+/// goes first: the prefix of headings, then the namespace of names. Then names are cut, and figures last.
 pub(crate) fn table_within(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
-    let mut rows = rows.to_vec();
-    let length = |cell: &String| cell.chars().count();
-    let widest = |rows: &[Vec<String>], column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(length);
-        cells.chain([headings[column].len()]).max().unwrap_or(0)
-    };
-    let mut widths: Vec<usize> = (0..headings.len()).map(|at| widest(&rows, at)).collect();
+    let (mut headings, mut rows) = (headings.to_vec(), rows.to_vec());
     let gaps = 2 * headings.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > columns {
-        let can_shrink = |at: &usize| widths[*at] > CELL_MIN.max(headings[*at].len());
-        let Some(at) = (0..widths.len()).filter(can_shrink).max_by_key(|at| widths[*at]) else {
+    let fits = |widths: &[usize]| widths.iter().sum::<usize>() + gaps <= columns;
+    let mut widths = widths_of(&headings, &rows);
+    for at in 0..headings.len() {
+        if fits(&widths) {
             break;
-        };
-        widths[at] -= 1;
+        }
+        headings[at] = headings[at].rsplit('_').next().unwrap_or_default();
+        widths = widths_of(&headings, &rows);
+    }
+    let mut whole: Vec<usize> = (0..headings.len()).collect();
+    while !fits(&widths) && !whole.is_empty() {
+        whole.sort_by_key(|at| widths[*at]);
+        whole.pop().into_iter().for_each(|widest| without_namespace(&mut rows, widest));
+        widths = widths_of(&headings, &rows);
+    }
+    let are_names: Vec<bool> = (0..headings.len()).map(|at| has_names(&rows, at)).collect();
+    for only_names in [true, false] {
+        while !fits(&widths) {
+            let can_shrink = |at: &usize| {
+                (are_names[*at] || !only_names) && widths[*at] > CELL_MIN.max(headings[*at].len())
+            };
+            let candidates = (0..widths.len()).filter(can_shrink);
+            let Some(at) = candidates.max_by_key(|at| widths[*at]) else { break };
+            widths[at] -= 1;
+        }
     }
     for row in &mut rows {
         for (cell, width) in row.iter_mut().zip(&widths) {
             *cell = cut(cell, *width);
         }
     }
-    whole_table(headings, &rows)
+    whole_table(&headings, &rows)
+}
+
+fn widths_of(headings: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |(at, heading): (usize, &&str)| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([heading.len()]).max().unwrap_or(0)
+    };
+    headings.iter().enumerate().map(widest).collect()
+}
+
+/// Whether the column has words that can be cut; cut figures and addresses say nothing.
+fn has_names(rows: &[Vec<String>], column: usize) -> bool {
+    let letters = |cell: &String| cell.chars().filter(|c| c.is_alphabetic()).count();
+    let mut cells = rows.iter().filter_map(|row| row.get(column));
+    cells.any(|cell| cell.chars().count() > CELL_MIN && letters(cell) > CELL_MIN / 2)
+}
+
+/// Where the namespace of the last word begins and ends: `shop/` of `Server shop/web`. Paths have none.
+fn namespace(cell: &str) -> Option<std::ops::Range<usize>> {
+    let begin = cell.rfind(' ').map_or(0, |at| at + 1);
+    let end = begin + cell[begin..].rfind('/')? + 1;
+    cell[begin..].starts_with(char::is_alphabetic).then_some(begin..end)
+}
+
+/// Leaves out the namespace of a column's cells, where all that have one have the same.
+fn without_namespace(rows: &mut [Vec<String>], column: usize) {
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    let mut found = cells.filter_map(|cell| Some(&cell[namespace(cell)?]));
+    let Some(first) = found.next() else { return };
+    if !found.all(|one| one == first) {
+        return;
+    }
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+        if let Some(range) = namespace(cell) {
+            cell.replace_range(range, "");
+        }
+    }
 }
 
 /// Cells keep at least so much when a table is made narrower.
@@ -208,9 +259,30 @@ mod tests {
             assert_eq!(text.lines().nth(1), Some(expected), "{columns}");
         };
         check(60, "productpage-v1-7d9c5b6f4-abcde  default/productpage");
-        check(40, "productpage-…-abcde  default/productpage");
-        check(22, "produc…cde  defaul…age");
-        check(0, "produ…de  defau…ge");
+        check(44, "productpage-v1-7d9c5b6f4-abcde  productpage");
+        check(40, "productpage-v1-7d9…f4-abcde  productpage");
+        check(22, "produc…cde  produc…age");
+        check(0, "produ…de  produ…ge");
+    }
+
+    #[test]
+    fn what_narrow_tables_leave_out() {
+        let check = |cells: &[&[&str]], columns: usize, expected: &[&str]| {
+            let row = |cells: &&[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let rows: Vec<Vec<String>> = cells.iter().map(row).collect();
+            let headings = &["LATENCY_P50", "NAME", "IP"][..cells[0].len()];
+            let text = table_within(headings, &rows, columns);
+            assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{cells:?}");
+        };
+        check(&[&["1 ms", "shop/web"]], 19, &["P50   NAME", "1 ms  shop/web"]);
+        check(&[&["1 ms", "Server shop/web"]], 17, &["P50   NAME", "1 ms  Server web"]);
+        // Names of several namespaces, and paths, are cut.
+        let two: [&[&str]; 2] = [&["1 ms", "shop/checkout"], &["1 ms", "data/postgres"]];
+        check(&two, 16, &["P50   NAME", "1 ms  shop/c…out", "1 ms  data/p…res"]);
+        check(&[&["1 ms", "/api/v1/users"]], 16, &["P50   NAME", "1 ms  /api/v…ers"]);
+        // Addresses stay whole.
+        let address: [&[&str]; 1] = [&["1 ms", "productpage-v1", "10.244.0.12"]];
+        check(&address, 27, &["P50   NAME      IP", "1 ms  produ…v1  10.244.0.12"]);
     }
 
     #[test]
