@@ -43,10 +43,9 @@ pub(crate) fn table_within(headings: &[&str], rows: &[Vec<String>], columns: usi
         headings[at] = headings[at].rsplit('_').next().unwrap_or_default();
         widths = widths_of(&headings, &rows);
     }
-    let mut whole: Vec<usize> = (0..headings.len()).collect();
-    while !fits(&widths) && !whole.is_empty() {
-        whole.sort_by_key(|at| widths[*at]);
-        whole.pop().into_iter().for_each(|widest| without_namespace(&mut rows, widest));
+    // In all columns at once: one name with its namespace beside one without it would look like two kinds of names.
+    if !fits(&widths) {
+        (0..headings.len()).for_each(|column| without_namespace(&mut rows, column));
         widths = widths_of(&headings, &rows);
     }
     let are_names: Vec<bool> = (0..headings.len()).map(|at| has_names(&rows, at)).collect();

@@ -198,7 +198,7 @@ mod tests {
             connections: 4,
         };
         let shown = edges_table(std::slice::from_ref(&hop), false);
-        assert!(shown.contains("default/productpage  default/reviews"), "{shown}");
+        assert!(shown.contains("productpage  reviews"), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= COLUMNS), "{shown}");
         assert!(edges_table(&[hop], true).contains(&identity("reviews")));
         assert_eq!(short("web.shop.serviceaccount.identity"), "web.shop.serviceaccount.identity");
