@@ -17,6 +17,8 @@ pub const CONFIGS: &str = "/api/v1/configmaps?fieldSelector=metadata.name%3Dleno
 pub const ANCHORS: &str = "/api/v1/configmaps?fieldSelector=metadata.name%3Dleno-trust-anchors";
 
 const WEBHOOK_KIND: &str = "MutatingWebhookConfiguration";
+/// What limits changes of the webhook configuration belongs to whom that belongs.
+const LIMIT_KINDS: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 const BINDING_KIND: &str = "ClusterRoleBinding";
 const ROLE_KIND: &str = "ClusterRole";
 
@@ -111,6 +113,7 @@ impl Others {
         let any = || self.namespaces().into_iter().next();
         match reference["kind"].as_str()? {
             WEBHOOK_KIND => self.webhook.as_deref(),
+            kind if LIMIT_KINDS.contains(&kind) => self.webhook.as_deref(),
             BINDING_KIND => self.binding.as_deref(),
             // A role without its binding grants nothing, and another control plane may still use it.
             ROLE_KIND if self.bound => None,
@@ -209,7 +212,9 @@ mod tests {
         let [leno, mesh] = ["leno", "mesh"].map(|name| (webhook(name), binding(name)));
         let configs = [config("leno"), config("mesh")];
         let others = Others::find("mesh", Some(&leno.0), Some(&leno.1), &configs);
-        assert_eq!(kept(&others), [WEBHOOK_KIND, ROLE_KIND, BINDING_KIND]);
+        let [policy, use_of_policy] = LIMIT_KINDS;
+        let wide = [WEBHOOK_KIND, ROLE_KIND, BINDING_KIND, policy, use_of_policy];
+        assert_eq!(kept(&others), wide);
         let others = Others::find("mesh", Some(&mesh.0), Some(&leno.1), &configs);
         assert_eq!(kept(&others), [ROLE_KIND, BINDING_KIND]);
         // Taken from the first: they are the second's to take away, and the first makes them anew.
