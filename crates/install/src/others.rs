@@ -17,7 +17,7 @@ pub const CONFIGS: &str = "/api/v1/configmaps?fieldSelector=metadata.name%3Dleno
 pub const ANCHORS: &str = "/api/v1/configmaps?fieldSelector=metadata.name%3Dleno-trust-anchors";
 
 const WEBHOOK_KIND: &str = "MutatingWebhookConfiguration";
-/// What limits changes of the webhook configuration belongs to whom that belongs.
+/// They limit changes of the webhook configuration, so they have its owner.
 const LIMIT_KINDS: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 const BINDING_KIND: &str = "ClusterRoleBinding";
 const ROLE_KIND: &str = "ClusterRole";
