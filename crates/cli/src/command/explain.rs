@@ -19,6 +19,7 @@ use crate::args::{Explain, Format};
 use crate::home::Home;
 use crate::output;
 use anyhow::{Context as _, bail};
+use leno_kube::cluster::Page;
 use leno_runtime::denial::DenialId;
 use question::Question;
 use serde_json::Value;
@@ -26,11 +27,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const STATUS_OK: u16 = 200;
-/// There is no answer: neither 0, which is allowed, nor 1, which is denied.
+/// The question has failed; 0 and 1 are answers.
 const EXIT_NO_ANSWER: u8 = 2;
 
 pub(super) fn run(state_dir: Option<&Path>, wanted: &Explain) -> ExitCode {
-    match answered(state_dir, wanted) {
+    exit_code(answered(state_dir, wanted))
+}
+
+/// The exit code of a question that is answered with yes (0) or no (1). A failure is printed.
+pub(super) fn exit_code(answered: anyhow::Result<bool>) -> ExitCode {
+    match answered {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -63,7 +69,11 @@ fn answered(state_dir: Option<&Path>, wanted: &Explain) -> anyhow::Result<bool> 
 }
 
 pub(super) fn ask(home: &Home, path: &str) -> anyhow::Result<Value> {
-    let page = home.control(path)?;
+    read(&home.control(path)?)
+}
+
+/// The JSON of a page of the control plane; a page with another status than 200 is an error.
+pub(super) fn read(page: &Page) -> anyhow::Result<Value> {
     if page.status != STATUS_OK {
         bail!("{}", page.body.trim());
     }

@@ -40,7 +40,7 @@ pub(super) enum Subject {
 /// The answer to a page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Aside {
-    /// There is no answer yet.
+    /// The answer has not come yet.
     waiting: bool,
     failed: Option<String>,
     answer: Option<Value>,

@@ -3,10 +3,10 @@
 use super::{minutes, warn_of_replicas};
 use crate::args::{Problems, Simulate};
 use crate::command::diagnostics::encoded;
-use crate::command::explain::{list, object};
+use crate::command::explain::{self, exit_code, list, object};
 use crate::home::Home;
 use crate::output;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use leno_up::manifest;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -14,24 +14,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const STATUS_OK: u16 = 200;
-/// There is no answer: neither 0, nothing is denied, nor 1.
-const EXIT_NO_ANSWER: u8 = 2;
 /// What the control plane takes.
 const BYTES_MAX: u64 = 1 << 20;
 /// Standard input, on the command line.
 const STDIN: &str = "-";
 
 pub(super) fn run(state_dir: Option<&Path>, wanted: &Simulate) -> ExitCode {
-    match simulated(state_dir, wanted) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            anstream::eprintln!("{}: {error:#}", output::failed("leno"));
-            ExitCode::from(EXIT_NO_ANSWER)
-        }
-    }
+    exit_code(simulated(state_dir, wanted))
 }
 
 /// Prints the answer; whether nothing that was seen would be denied.
@@ -42,11 +31,7 @@ fn simulated(state_dir: Option<&Path>, wanted: &Simulate) -> anyhow::Result<bool
     let namespace = wanted.namespace.as_deref();
     let query = namespace.map(|name| format!("?namespace={}", encoded(name))).unwrap_or_default();
     let page = home.control_put(&format!("/diagnostics/simulate{query}"), &manifests)?;
-    if page.status != STATUS_OK {
-        bail!("{}", page.body.trim());
-    }
-    let answer: Value = serde_json::from_str(&page.body)
-        .context("the answer of the control plane is not valid JSON")?;
+    let answer = explain::read(&page)?;
     match wanted.output {
         Problems::Json => output::print(&format!("{answer:#}\n"))?,
         Problems::Table => output::print(&text(&answer))?,
