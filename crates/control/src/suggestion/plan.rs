@@ -1,7 +1,7 @@
 //! The ports that were reached, and the Servers that they need.
 
 use super::Today;
-use super::yaml::{cut, head, scalar};
+use super::yaml::{self, cut};
 use crate::record::Seen;
 use crate::source::policy::LENO;
 use crate::world::pod::Pod;
@@ -9,7 +9,6 @@ use leno_model::name::Resource;
 use leno_model::policy::{InboundPolicy, InboundProtocol};
 use leno_model::record::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// A port of some pods.
@@ -88,25 +87,7 @@ impl<'w> Plan<'w> {
         if !self.is_new {
             return;
         }
-        head(text, &format!("{LENO}/v1beta3"), "Server", (&self.pod.id.namespace, &self.name));
-        text.push_str("  podSelector:\n    matchLabels:");
-        let labels = self.pod.selecting_labels();
-        text.push_str(if labels.is_empty() { " {}\n" } else { "\n" });
-        for (label, value) in labels {
-            let _ = writeln!(text, "      {}: {}", scalar(label), scalar(value));
-        }
-        let _ = writeln!(text, "  port: {}", self.port);
-        let protocol = match self.protocol {
-            InboundProtocol::Detect { .. } => None,
-            InboundProtocol::Opaque => Some("opaque"),
-            InboundProtocol::Tls => Some("TLS"),
-            InboundProtocol::Http1 => Some("HTTP/1"),
-            InboundProtocol::Http2 => Some("HTTP/2"),
-            InboundProtocol::Grpc => Some("gRPC"),
-        };
-        if let Some(protocol) = protocol {
-            let _ = writeln!(text, "  proxyProtocol: {protocol}");
-        }
+        yaml::server(text, self.pod, (&self.name, self.port), self.protocol);
         if audit {
             text.push_str(
                 "  # It denies nothing yet. Without this line it denies what no rule admits.\n",

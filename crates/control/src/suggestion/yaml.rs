@@ -1,5 +1,8 @@
 //! Objects as a person would write them in YAML.
 
+use crate::source::policy::LENO;
+use crate::world::pod::Pod;
+use leno_model::policy::InboundProtocol;
 use std::fmt::Write as _;
 
 /// A name of an object has at most so many bytes.
@@ -15,6 +18,34 @@ pub(crate) fn head(text: &mut String, version: &str, kind: &str, (namespace, nam
         text,
         "apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:"
     );
+}
+
+/// A Server for a port of the pods that are selected like this one, without an access policy.
+pub(crate) fn server(
+    text: &mut String,
+    pod: &Pod,
+    (name, port): (&str, u16),
+    protocol: InboundProtocol,
+) {
+    head(text, &format!("{LENO}/v1beta3"), "Server", (&pod.id.namespace, name));
+    text.push_str("  podSelector:\n    matchLabels:");
+    let labels = pod.selecting_labels();
+    text.push_str(if labels.is_empty() { " {}\n" } else { "\n" });
+    for (label, value) in labels {
+        let _ = writeln!(text, "      {}: {}", scalar(label), scalar(value));
+    }
+    let _ = writeln!(text, "  port: {port}");
+    let protocol = match protocol {
+        InboundProtocol::Detect { .. } => None,
+        InboundProtocol::Opaque => Some("opaque"),
+        InboundProtocol::Tls => Some("TLS"),
+        InboundProtocol::Http1 => Some("HTTP/1"),
+        InboundProtocol::Http2 => Some("HTTP/2"),
+        InboundProtocol::Grpc => Some("gRPC"),
+    };
+    if let Some(protocol) = protocol {
+        let _ = writeln!(text, "  proxyProtocol: {protocol}");
+    }
 }
 
 /// A name that is not too long.

@@ -4,7 +4,7 @@ use super::Asked;
 use super::decision::Decision;
 use super::party::Client;
 use crate::source::policy::{GATEWAY, LENO};
-use crate::suggestion::yaml::{cut, head, quoted, scalar};
+use crate::suggestion::yaml::{self, cut, head, quoted, scalar};
 use crate::world::pod::Pod;
 use leno_model::name::Resource;
 use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute, PeerTls};
@@ -75,25 +75,7 @@ fn new_server(
 ) -> Target {
     let (_, workload) = pod.workload();
     let name = cut(format!("{workload}-{port}"));
-    head(text, &format!("{LENO}/v1beta3"), "Server", (&pod.id.namespace, &name));
-    text.push_str("  podSelector:\n    matchLabels:");
-    let labels = pod.selecting_labels();
-    text.push_str(if labels.is_empty() { " {}\n" } else { "\n" });
-    for (label, value) in labels {
-        let _ = writeln!(text, "      {}: {}", scalar(label), scalar(value));
-    }
-    let _ = writeln!(text, "  port: {port}");
-    let protocol = match policy.protocol {
-        InboundProtocol::Detect { .. } => None,
-        InboundProtocol::Opaque => Some("opaque"),
-        InboundProtocol::Tls => Some("TLS"),
-        InboundProtocol::Http1 => Some("HTTP/1"),
-        InboundProtocol::Http2 => Some("HTTP/2"),
-        InboundProtocol::Grpc => Some("gRPC"),
-    };
-    if let Some(protocol) = protocol {
-        let _ = writeln!(text, "  proxyProtocol: {protocol}");
-    }
+    yaml::server(text, pod, (&name, port), policy.protocol);
     if default != DefaultPolicy::Deny.as_str() {
         let _ = writeln!(text, "  accessPolicy: {default}");
     }
