@@ -210,9 +210,16 @@ fn a_real_prometheus_stores_traces_as_exemplars() {
         });
         assert_eq!(trace, TRACE, "{direction}");
     }
-    assert_eq!(query(&mesh, "up == 0"), Vec::<Value>::new(), "a target cannot be scraped");
-    let counters = query(&mesh, "sum by (job) (process_cpu_seconds_total)");
-    assert_eq!(counters.len(), 2, "counters keep their names: {counters:?}");
+    // Each target is scraped at a time of its own: the control plane's may be the last.
+    let jobs = wait::until("a CPU counter of each job, under its own name", LIMIT, || {
+        let counters = query(&mesh, "sum by (job) (process_cpu_seconds_total)");
+        (counters.len() == 2).then_some(counters)
+    });
+    assert_eq!(
+        query(&mesh, "up == 0"),
+        Vec::<Value>::new(),
+        "a target cannot be scraped: {jobs:?}"
+    );
 }
 
 /// Every rule has been evaluated without an error.
