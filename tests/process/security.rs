@@ -6,6 +6,7 @@ mod misdirected;
 mod own_ports;
 mod policy;
 mod policy_objects;
+mod policy_table;
 mod rotation;
 mod standing;
 mod suggested;
@@ -79,6 +80,11 @@ fn inbound_policy_of_plain_text() {
 #[test]
 fn policy_objects_decide_about_connections_and_requests() {
     policy_objects::decide();
+}
+
+#[test]
+fn every_row_of_the_policy_table_holds_in_proxies() {
+    policy_table::every_row();
 }
 
 #[test]

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use leno_runtime::http_client::Call;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -506,6 +506,16 @@ impl Mesh {
             command: Vec::new(),
         })?;
         if self.meshed == Meshed::Yes { self.start_proxy(name) } else { Ok(()) }
+    }
+
+    /// Gives a pod one more address to send from; the control plane does not know it.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn add_address(&self, pod: &str, address: IpAddr) -> Result<()> {
+        let pod = self.pod(pod);
+        let [.., index] = pod.addresses.v4.octets();
+        network::add_address(&self.node, &pod.namespace, index, address)
     }
 
     /// Declares another protocol of a service's port, while the mesh runs.

@@ -93,6 +93,16 @@ pub fn pod(node: &Namespace, name: &str, index: u8) -> Result<Namespace> {
     Ok(pod)
 }
 
+/// Gives a pod one more address, and the node a route to it.
+///
+/// # Errors
+/// When `ip` refuses.
+pub fn add_address(node: &Namespace, pod: &Namespace, index: u8, address: IpAddr) -> Result<()> {
+    let (bits, option) = if address.is_ipv4() { ("32", "") } else { ("128", "nodad") };
+    pod.run(|| ip(&format!("address add {address}/{bits} dev eth0 {option}\n")))?;
+    node.run(|| ip(&format!("route add {address} dev pod{index}\n")))
+}
+
 /// Tells the node which pod answers for which service address; the first call says it all.
 ///
 /// # Errors

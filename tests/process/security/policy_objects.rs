@@ -1,4 +1,5 @@
-//! Servers, routes and rules through real proxies: a small part of the table in `crates/control/src/world/tests/policy.rs`.
+//! Policy objects that change under one mesh: a port is closed, opened for one client, routed and limited. All verdicts by a table
+//! are in `policy_table.rs`.
 
 use super::{Applications, HTTP_PORT, TCP_PORT, get, plain};
 use leno_tests::manifest::NAMESPACE;

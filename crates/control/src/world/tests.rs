@@ -19,12 +19,16 @@ mod fields;
 mod manifests;
 mod patterns;
 mod policy;
-mod policy_objects;
 mod rate;
 mod routes;
 mod services;
 mod steps;
 mod traffic;
+
+/// Manifests of namespace `shop`, from short lines.
+fn manifests(lines: &[&str]) -> String {
+    leno_testkit::policy::manifests(lines, leno_testkit::policy::Pod::default())
+}
 
 /// What a directory with one file has.
 fn read(text: &str) -> Inventory {

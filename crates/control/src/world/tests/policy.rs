@@ -1,11 +1,13 @@
-//! Access policy by a table: objects in short lines, a client, what it does, and the verdict with its rule.
+//! Access policy by the table of `leno_testkit::policy`, decided by the function alone. Real proxies decide the same rows in
+//! `tests/process/security/policy_table.rs`.
 
-use super::policy_objects::manifests;
-use super::{check_problems, world};
+use super::{check_problems, manifests, world};
 use crate::world::World;
 use leno_model::name::{PeerName, WorkloadId};
 use leno_model::policy::{self, PeerTls, RequestVerdict, Verdict};
 use leno_model::route::RequestView;
+use leno_testkit::policy::{Case, Client, Identity, Message, cases, message};
+use std::net::IpAddr;
 
 /// A request: method and path.
 struct Asked<'a>(&'a str, &'a str);
@@ -28,31 +30,23 @@ impl RequestView for Asked<'_> {
     }
 }
 
-/// `NAME` of namespace shop, `NAMESPACE/NAME`, `dns:NAME` by its DNS-like name, `tls` without a name, `-` in plain text; `@ADDRESS`
-/// behind it.
-fn client(text: &str) -> (PeerTls, std::net::IpAddr) {
-    let (name, address) = text.split_once('@').unwrap_or((text, "10.1.0.9"));
-    let dns = |name: &str| format!("{name}.shop.serviceaccount.identity.leno.cluster.local");
-    let peer = match name {
-        "-" => return (PeerTls::None, address.parse().unwrap()),
-        "tls" => return (PeerTls::Established(None), address.parse().unwrap()),
-        name => match (name.strip_prefix("dns:"), name.split_once('/')) {
-            _ if name.contains("://") => name.to_owned(),
-            (Some(name), _) => dns(name),
-            (_, Some((namespace, name))) => {
-                format!("spiffe://cluster.local/ns/{namespace}/sa/{name}")
-            }
-            _ => format!("spiffe://cluster.local/ns/shop/sa/{name}"),
-        },
+/// The address of clients that name none.
+const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 9));
+
+fn client(text: &str) -> (PeerTls, IpAddr) {
+    let client = Client::parse(text);
+    let peer = match (&client.identity, client.name()) {
+        (Identity::None, _) => PeerTls::None,
+        (_, name) => PeerTls::Established(name.map(|name| PeerName::parse(&name).unwrap())),
     };
-    (PeerTls::Established(Some(PeerName::parse(&peer).unwrap())), address.parse().unwrap())
+    (peer, client.address.unwrap_or(ADDRESS))
 }
 
-/// What `PORT`, for bytes, or `PORT METHOD PATH` comes to.
+/// The verdict on a message, with its rule.
 fn verdict(world: &World, from: &str, what: &str) -> String {
-    let words: Vec<&str> = what.split(' ').collect();
+    let (port, sent) = message(what);
     let workload = WorkloadId { namespace: "shop".into(), pod: "web".into() };
-    let said = world.inbound(&workload, words[0].parse().unwrap()).unwrap();
+    let said = world.inbound(&workload, port).unwrap();
     let message = leno_api::inbound::to_message(&said);
     let read = leno_api::inbound::from_message(&message).unwrap();
     assert_eq!(read, said, "{what}");
@@ -62,7 +56,9 @@ fn verdict(world: &World, from: &str, what: &str) -> String {
         Verdict::Audit(_) => "audit".to_owned(),
         Verdict::Deny(_) => "deny".to_owned(),
     };
-    let [_, method, path] = words[..] else { return shown(policy::decide(&read, address, &peer)) };
+    let Message::Request { method, path, .. } = sent else {
+        return shown(policy::decide(&read, address, &peer));
+    };
     match policy::decide_request(&read, address, &peer, (&Asked(method, path), false)) {
         RequestVerdict::NoRoute => "404".to_owned(),
         RequestVerdict::ByPort(verdict) => shown(verdict),
@@ -72,292 +68,18 @@ fn verdict(world: &World, from: &str, what: &str) -> String {
     }
 }
 
-/// Rows of client, what it does, and the verdict, under the objects of the lines.
-#[track_caller]
-fn check(lines: &[&str], rows: &[(&str, &str, &str)]) -> usize {
-    let world = world(&manifests(lines));
-    for (from, what, expected) in rows {
-        let found = verdict(&world, from, what);
-        assert_eq!(found, *expected, "{from}: {what} under {lines:#?}\n{:#?}", world.problems);
-    }
-    rows.len()
-}
-
-const IP: &str = "-@8.8.8.8";
-
-/// Default policies, of a pod before those of its namespace, under either prefix.
-fn defaults() -> usize {
-    let policy = "config.linkerd.io/default-inbound-policy";
-    let by_pod = |default: &str, rows: &[(&str, &str, &str)]| {
-        check(&[&format!("pod {policy}={default}")], rows)
-            + check(&[&format!("ns leno.dev/default-inbound-policy={default}")], rows)
-    };
-    let open = "allow all-unauthenticated";
-    let mesh = "allow all-authenticated";
-    let here = "allow cluster-unauthenticated";
-    let both = "allow cluster-authenticated";
-    by_pod(
-        "all-unauthenticated",
-        &[("-", "8080", open), ("a", "8080 GET /", open), (IP, "8080", open)],
-    ) + by_pod(
-        "all-authenticated",
-        &[
-            ("-", "8080", "deny"),
-            ("a@8.8.8.8", "8080 GET /", mesh),
-            ("tls", "8080", "deny"),
-            ("other/b", "1", mesh),
-        ],
-    ) + by_pod(
-        "cluster-unauthenticated",
-        &[
-            ("-", "8080", here),
-            (IP, "8080", "deny"),
-            ("a@8.8.8.8", "8080", "deny"),
-            ("-@fd00::1", "9", here),
-            ("-@2001:db8::1", "9", "deny"),
-        ],
-    ) + by_pod(
-        "cluster-authenticated",
-        &[
-            ("-", "8080", "deny"),
-            ("a", "8080", both),
-            ("a@8.8.8.8", "8080", "deny"),
-            ("tls", "8080", "deny"),
-        ],
-    ) + by_pod("deny", &[("-", "8080", "deny"), ("a", "8080 GET /", "deny")])
-        + by_pod(
-            "audit",
-            &[("-", "8080", "audit"), (IP, "8080 GET /", "audit"), ("a", "9090", "audit")],
-        )
-        + check(
-            &[&format!("ns {policy}=deny"), &format!("pod {policy}=all-authenticated")],
-            &[("a", "8080", mesh), ("-", "8080", "deny")],
-        )
-        + check(
-            &[&format!("pod {policy}=nonsense")],
-            &[("a", "8080", "deny"), ("-", "8080", "deny")],
-        )
-        + check(
-            &["pod leno.dev/default-inbound-policy=deny", "probe /healthz"],
-            &[
-                ("-", "8080 GET /healthz", "allow probe on probe"),
-                ("-", "8080 POST /healthz", "deny"),
-                ("-", "8080 GET /", "deny"),
-                ("-", "8080", "deny"),
-            ],
-        )
-}
-
-/// Servers: ports by number and name, selectors, protocols, access policies.
-fn servers() -> usize {
-    check(&["server s 8080"], &[("-", "8080", "deny"), ("a", "8080 GET /", "deny"), ("-", "9090", "allow all-unauthenticated")])
-        + check(&["server s http"], &[("-", "8080", "deny"), ("-", "9090", "allow all-unauthenticated")])
-        + check(&["server s nothing"], &[("-", "8080", "allow all-unauthenticated")])
-        + check(&["server s 8080 - - app=other"], &[("-", "8080", "allow all-unauthenticated")])
-        + check(&["server s 8080 - - all="], &[("a", "8080", "deny")])
-        + check(&["server s 8080 opaque audit"], &[("-", "8080", "audit"), ("a", "8080", "audit"), (IP, "8080", "audit")])
-        + check(&["server s 8080 TLS audit"], &[("-", "8080", "audit")])
-        + check(&["server s 8080 HTTP/1 audit"], &[("-", "8080 GET /", "audit")])
-        + check(&["server s 8080 - all-unauthenticated"], &[("-", "8080", "allow all-unauthenticated")])
-        + check(&["server s 8080 - all-authenticated"], &[("-", "8080", "deny"), ("a", "8080", "allow all-authenticated")])
-        + check(&["server s 8080 - cluster-authenticated"], &[("a@8.8.8.8", "8080", "deny"), ("a", "8080", "allow cluster-authenticated")])
-        + check(&["server s 8080 - cluster-unauthenticated"], &[(IP, "8080", "deny"), ("-", "8080", "allow cluster-unauthenticated")])
-        + check(&["server s 8080 nonsense nonsense"], &[("a", "8080", "deny")])
-        + check(&["linkerd:server s 8080"], &[("a", "8080", "deny")])
-        + check(&["ns leno.dev/default-inbound-policy=deny", "server s 8080 - all-authenticated"], &[("a", "8080", "allow all-authenticated"), ("a", "9090", "deny")])
-        // The pod's own access policy says nothing where a Server does.
-        + check(&["pod leno.dev/default-inbound-policy=all-unauthenticated", "server s 8080"], &[("a", "8080", "deny")])
-        // The last line is the oldest object.
-        + check(&["server x 8080", "server y 8080 - all-unauthenticated"], &[("-", "8080", "allow all-unauthenticated")])
-        + check(&["server x 8080 - all-unauthenticated", "server y http"], &[("-", "8080", "deny")])
-        + check(&["server s 8080", "probe /healthz"], &[("-", "8080 GET /healthz", "allow probe on probe"), ("-", "8080 GET /", "deny"), ("-", "8080", "deny")])
-}
-
-/// Identities: exact in either form, accounts, namespaces, suffixes, all.
-fn identities() -> usize {
-    let with = |identities: &str, rows: &[(&str, &str, &str)]| {
-        let authentication = format!("mtls m {identities}");
-        let ours = check(&["server s 8080", &authentication, "policy p Server/s mtls/m"], rows);
-        let theirs = format!("linkerd:{authentication}");
-        ours + check(&["linkerd:server s 8080", &theirs, "linkerd:policy p Server/s mtls/m"], rows)
-    };
-    let at = "8080";
-    with(
-        "spiffe://cluster.local/ns/shop/sa/a",
-        &[
-            ("a", at, "allow p"),
-            ("dns:a", at, "allow p"),
-            ("b", at, "deny"),
-            ("-", at, "deny"),
-            ("tls", at, "deny"),
-            ("other/a", at, "deny"),
-        ],
-    ) + with(
-        "a.shop.serviceaccount.identity.leno.cluster.local",
-        &[("a", at, "allow p"), ("dns:a", at, "allow p"), ("b", at, "deny")],
-    ) + with(
-        "sa:shop/a",
-        &[("a", at, "allow p"), ("dns:a", at, "allow p"), ("other/a", at, "deny")],
-    ) + with("sa:other/b", &[("other/b", at, "allow p"), ("b", at, "deny")])
-        + with(
-            "ns:other",
-            &[
-                ("other/b", at, "allow p"),
-                ("other/x", at, "allow p"),
-                ("a", at, "deny"),
-                ("dns:a", at, "deny"),
-            ],
-        )
-        + with(
-            "ns:shop",
-            &[
-                ("dns:a", at, "allow p"),
-                ("a", at, "allow p"),
-                ("spiffe://else.where/ns/shop/sa/a", at, "deny"),
-                ("workshop/a", at, "deny"),
-            ],
-        )
-        + with(
-            "*.shop.serviceaccount.identity.leno.cluster.local",
-            &[("a", at, "allow p"), ("other/b", at, "deny")],
-        )
-        + with(
-            "spiffe://cluster.local/ns/shop/sa/*",
-            &[("a", at, "allow p"), ("other/b", at, "deny")],
-        )
-        + with(
-            "*.cluster.local",
-            &[
-                ("a", at, "allow p"),
-                ("other/b", at, "allow p"),
-                ("spiffe://else.where/ns/shop/sa/a", at, "deny"),
-            ],
-        )
-        + with(
-            "*",
-            &[
-                ("a", at, "allow p"),
-                ("spiffe://else.where/x", at, "allow p"),
-                ("tls", at, "deny"),
-                ("-", at, "deny"),
-            ],
-        )
-        + with("*..cluster.local", &[("a", at, "deny")])
-        + with("*. ", &[("a", at, "deny")])
-        + with("no/name", &[("a", at, "deny")])
-        + with("sa:shop/ghost", &[("ghost", at, "allow p"), ("a", at, "deny")])
-        + with("", &[("a", at, "deny"), ("-", at, "deny")])
-}
-
-/// Networks, and authentications that a client has to satisfy together.
-fn networks() -> usize {
-    let with = |lines: &[&str], rows: &[(&str, &str, &str)]| {
-        let mut all =
-            vec!["server s 8080", "mtls m sa:shop/a", "net lan 10.1.0.0/16!10.1.9.0/24 fd00::/8"];
-        all.extend(lines);
-        check(&all, rows)
-    };
-    let at = "8080";
-    with(
-        &["policy p Server/s net/lan"],
-        &[
-            ("-", at, "allow p"),
-            ("a", at, "allow p"),
-            ("-@10.1.9.1", at, "deny"),
-            (IP, at, "deny"),
-            ("-@fd00::1", at, "allow p"),
-            ("-@::ffff:10.1.0.1", at, "allow p"),
-            ("-@::ffff:10.1.9.1", at, "deny"),
-        ],
-    ) + with(
-        &["policy p Server/s net/lan mtls/m"],
-        &[("-", at, "deny"), ("a", at, "allow p"), ("b", at, "deny"), ("a@8.8.8.8", at, "deny")],
-    ) + with(
-        &["policy p Server/s mtls/m net/lan"],
-        &[("a", at, "allow p"), ("a@10.1.9.7", at, "deny")],
-    ) + with(&["policy p Server/s sa/b"], &[("b", at, "allow p"), ("a", at, "deny")])
-        + with(&["policy p Server/s sa/b/other"], &[("other/b", at, "allow p"), ("b", at, "deny")])
-        + with(&["policy p Server/s"], &[("-", at, "allow p"), (IP, at, "allow p")])
-        + with(&["policy p Server/s mtls/m sa/b"], &[("a", at, "deny"), ("b", at, "deny")])
-        + with(
-            &["net one 8.8.8.8", "policy p Server/s net/one"],
-            &[(IP, at, "allow p"), ("-@8.8.4.4", at, "deny")],
-        )
-        + with(&["net bad 10.0.0.0/99", "policy p Server/s net/bad"], &[("-", at, "deny")])
-        + with(&["net bad 10.0.0.0/8!x", "policy p Server/s net/bad"], &[("-", at, "deny")])
-        + with(&["policy p Server/s mtls/none"], &[("a", at, "deny"), ("-", at, "deny")])
-        + with(&["policy p Server/s net/none"], &[("-", at, "deny")])
-        + with(&["policy p Server/s sa/ghost"], &[("ghost", at, "deny")])
-        + with(&["policy p Server/s Secret/m"], &[("a", at, "deny")])
-        + with(&["policy p Server/s mtls/m/other"], &[("a", at, "deny")])
-        + with(&["linkerd:policy p Server/s mtls/m"], &[("a", at, "deny")])
-}
-
-/// Targets, and the order of rules.
-fn targets() -> usize {
-    let at = "8080";
-    let mtls = "mtls m sa:shop/a";
-    check(&["server s 8080", mtls, "policy p Namespace/shop mtls/m"], &[("a", at, "allow p"), ("b", at, "deny"), ("b", "9090", "allow all-unauthenticated")])
-        + check(&["server s 8080", "server g 9090", mtls, "policy p Namespace/shop mtls/m"], &[("a", at, "allow p"), ("a", "9090", "allow p"), ("b", "9090", "deny")])
-        + check(&["server s 8080", mtls, "policy p Namespace/other mtls/m"], &[("a", at, "deny")])
-        + check(&["server s 8080", mtls, "policy p Server/none mtls/m"], &[("a", at, "deny")])
-        + check(&["server s 8080", mtls, "policy p Pod/web mtls/m"], &[("a", at, "deny")])
-        + check(&["server s 8080", mtls, "policy p HTTPRoute/none mtls/m"], &[("a", at, "deny")])
-        + check(&["server s 8080", mtls, "policy p1 Server/s mtls/m", "policy p2 Server/s sa/b"], &[("a", at, "allow p1"), ("b", at, "allow p2"), ("web", at, "deny")])
-        // A rule that allows comes before the audit, which would admit, too.
-        + check(&["server s 8080 - audit", mtls, "policy p Server/s mtls/m"], &[("a", at, "allow p"), ("b", at, "audit")])
-        + check(&["server s 8080 - all-authenticated", mtls, "policy p Server/s mtls/m"], &[("a", at, "allow p"), ("b", at, "allow all-authenticated"), ("-", at, "deny")])
-        + check(&["pod leno.dev/default-inbound-policy=audit", mtls, "policy p Namespace/shop mtls/m"], &[("a", at, "audit")])
-        + check(&["server s 8080 opaque audit", mtls, "policy p Server/s mtls/m"], &[("a", at, "allow p"), ("-", at, "audit")])
-}
-
-/// Rules for requests: routes on Servers.
-fn requests() -> usize {
-    let with = |lines: &[&str], rows: &[(&str, &str, &str)]| {
-        let mut all = vec!["server s 8080 HTTP/1", "mtls m sa:shop/a"];
-        all.extend(lines);
-        check(&all, rows)
-    };
-    let routed = ["route r s GET:/api/*", "policy p HTTPRoute/r mtls/m"];
-    let by_route = "allow p on r";
-    with(&routed, &[("a", "8080 GET /api/1", by_route), ("a", "8080 GET /api", by_route), ("b", "8080 GET /api/1", "deny"), ("-", "8080 GET /api/1", "deny"), ("a", "8080 POST /api/1", "404"), ("a", "8080 GET /", "404"), ("a", "8080 GET /apis", "404"), ("a", "8080", "deny")])
-        // A rule for connections admits bytes, and requests that a route takes.
-        + with(&["route r s GET:/api/*", "policy p Server/s mtls/m"], &[("a", "8080", "allow p"), ("a", "8080 GET /api/1", "allow p"), ("b", "8080 GET /api/1", "deny"), ("a", "8080 GET /", "404")])
-        + with(&["route r s any:/*", "policy p HTTPRoute/r sa/b", "policy q Server/s mtls/m"], &[("b", "8080 PUT /x", "allow p on r"), ("a", "8080 PUT /x", "allow q"), ("web", "8080 PUT /x", "deny"), ("b", "8080", "deny")])
-        // The most specific route decides.
-        + with(&["route r s any:/*", "route x s any:/admin/*", "policy p HTTPRoute/r mtls/m", "policy q HTTPRoute/x sa/b"], &[("a", "8080 GET /", by_route), ("a", "8080 GET /admin/1", "deny"), ("b", "8080 GET /admin/1", "allow q on x"), ("b", "8080 GET /", "deny")])
-        + with(&["route r s GET:/a POST:/b", "policy p HTTPRoute/r mtls/m"], &[("a", "8080 GET /a", by_route), ("a", "8080 POST /b", by_route), ("a", "8080 GET /b", "404")])
-        // A route without a rule admits nobody.
-        + with(&["route r s any:/*"], &[("a", "8080 GET /", "deny")])
-        + with(&["route r none any:/*", "policy p HTTPRoute/r mtls/m"], &[("a", "8080 GET /", "deny")])
-        + with(&["probe /healthz", routed[0], routed[1]], &[("-", "8080 GET /healthz", "allow probe on probe"), ("a", "8080 GET /api/x", by_route), ("-", "8080 GET /api/x", "deny")])
-        + check(&["server s 8080 - audit", "mtls m sa:shop/a", routed[0], routed[1]], &[("a", "8080 GET /api/x", by_route), ("b", "8080 GET /api/x", "audit"), ("b", "8080 GET /", "404"), ("b", "8080", "audit")])
-        + check(&["server s 8080 opaque", "mtls m sa:shop/a", routed[0], routed[1]], &[("a", "8080 GET /api/x", "deny"), ("a", "8080", "deny")])
-        + check(&["linkerd:server s 8080", "linkerd:mtls m sa:shop/a", "linkerd:route r s GET:/api/*", "linkerd:policy p HTTPRoute/r mtls/m"], &[("a", "8080 GET /api/1", by_route), ("a", "8080 GET /", "404")])
-        + check(&["server s 9090 gRPC", "mtls m sa:shop/a", "grpc r s shop.Cart/Add", "policy p GRPCRoute/r mtls/m"], &[("a", "9090 POST /shop.Cart/Add", by_route), ("b", "9090 POST /shop.Cart/Add", "deny"), ("a", "9090 POST /shop.Cart/Drop", "404")])
-        // As in Linkerd, each kind of route has its protocols.
-        + check(&["server s 9090 HTTP/2", "mtls m sa:shop/a", "grpc r s shop.Cart/Add", "policy p GRPCRoute/r mtls/m"], &[("a", "9090 POST /shop.Cart/Add", "deny")])
-        + check(&["server s 9090 gRPC", "mtls m sa:shop/a", "route r s any:/*", "policy p HTTPRoute/r mtls/m"], &[("a", "9090 POST /x", "deny")])
-}
-
-/// The older kind of rules.
-fn older() -> usize {
-    let at = "8080";
-    let with = |line: &str, rows: &[(&str, &str, &str)]| check(&["server s 8080", line], rows);
-    with("old o s all", &[("-", at, "allow o"), (IP, at, "deny")])
-        + with("old o s all from:8.0.0.0/8", &[(IP, at, "allow o"), ("-", at, "deny")])
-        + with("old o s tls", &[("tls", at, "allow o"), ("a", at, "allow o"), ("-", at, "deny")])
-        + with("old o s id:*", &[("a", at, "allow o"), ("tls", at, "deny")])
-        + with("old o s sa:a", &[("a", at, "allow o"), ("dns:a", at, "allow o"), ("b", at, "deny")])
-        + with("old o none all", &[("-", at, "deny")])
-        + with("old o app=none all", &[("-", at, "deny")])
-        + with("linkerd:old o s all", &[("-", at, "deny")])
-}
-
 #[test]
 fn verdicts() {
-    let rows =
-        defaults() + servers() + identities() + networks() + targets() + requests() + older();
+    let mut rows = 0;
+    for Case { lines, rows: of_case } in cases().0 {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let world = world(&manifests(&lines));
+        for (from, what, expected) in &of_case {
+            let found = verdict(&world, from, what);
+            assert_eq!(found, *expected, "{from}: {what} under {lines:#?}\n{:#?}", world.problems);
+        }
+        rows += of_case.len();
+    }
     assert!(rows >= 120, "{rows} rows");
 }
 

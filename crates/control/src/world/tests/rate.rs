@@ -1,7 +1,6 @@
 //! HTTPLocalRateLimitPolicy by a table: objects in short lines, and the limit that port 8080 has.
 
-use super::policy_objects::manifests;
-use super::{check_problems, world};
+use super::{check_problems, manifests, world};
 use leno_model::name::WorkloadId;
 
 /// `rate NAME: total N, identity N, a N`, or nothing; with the problems that are said.

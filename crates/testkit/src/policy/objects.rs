@@ -1,8 +1,25 @@
 //! Policy objects from short lines, for the table of verdicts.
+#![allow(clippy::unwrap_used, reason = "the lines are part of the tests")]
 
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
-/// Manifests of namespace `shop` with pod `web` at 10.1.0.1 (ports 8080 `http` and 9090 `grpc`), and of what the lines say:
+/// The addresses of pod `web`; IPv4 first.
+#[derive(Clone, Copy, Debug)]
+pub struct Pod {
+    pub addresses: [IpAddr; 2],
+    /// Its object's `uid`.
+    pub uid: &'static str,
+}
+
+impl Default for Pod {
+    /// An address for tests without packets.
+    fn default() -> Self {
+        Self { addresses: [[10, 1, 0, 1].into(), [0xfd01, 0, 0, 0, 0, 0, 0, 1].into()], uid: "u" }
+    }
+}
+
+/// Manifests of namespace `shop` with pod `web` (ports 8080 `http` and 9090 `grpc`), and of what the lines say:
 ///
 /// - `pod KEY=VALUE`, `ns KEY=VALUE`: an annotation. `probe PATH`: a probe of port 8080.
 /// - `server NAME PORT PROTOCOL ACCESS LABEL`: `-` leaves a word out.
@@ -12,19 +29,24 @@ use serde_json::{Value, json};
 /// - `rate NAME TARGET [total=N] [identity=N] [NAMESPACE/ACCOUNT=N]…`: an HTTPLocalRateLimitPolicy.
 /// - `route NAME SERVER METHOD:PATH…` and `grpc NAME SERVER SERVICE/METHOD…`.
 ///
-/// `linkerd:` before a line makes the object one of Linkerd's group.
-pub(super) fn manifests(lines: &[&str]) -> String {
+/// `linkerd:` before a line makes the object one of Linkerd's group. Later lines are older objects.
+///
+/// # Panics
+/// A line is not of this form.
+#[must_use]
+pub fn manifests(lines: &[&str], web: Pod) -> String {
+    let [v4, v6] = web.addresses;
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": "web", "namespace": "shop", "uid": "u",
+            "name": "web", "namespace": "shop", "uid": web.uid,
             "labels": {"app": "web", "tier": "front"}, "annotations": {"leno.dev/meshed": "true"},
         },
         "spec": {"serviceAccountName": "web", "containers": [{
             "name": "web", "command": ["none"],
             "ports": [{"name": "http", "containerPort": 8080}, {"name": "grpc", "containerPort": 9090}],
         }]},
-        "status": {"phase": "Running", "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}], "hostIP": "10.0.0.1",
+        "status": {"phase": "Running", "podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}], "hostIP": "10.0.0.1",
             "conditions": [{"type": "Ready", "status": "True"}]},
     });
     let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "annotations": {}}});
