@@ -3,6 +3,7 @@
 //! - [`destination`]: endpoints of a destination, in deltas.
 //! - [`outbound`]: how traffic to an original destination is routed.
 //! - [`inbound`]: who may reach a port, and what is spoken there.
+//! - [`applied`]: which messages a proxy has applied, by Leno's own service `leno.v1.Applied`.
 //! - [`record`]: what reached a workload, by Leno's own service `leno.v1.Record`.
 //! - [`snapshot`]: what was said to a proxy, as a file that outlives it.
 //! - [`WireError`]: what is wrong with a message, naming the field.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod applied;
 pub mod destination;
 mod error;
 pub mod inbound;

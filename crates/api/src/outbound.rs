@@ -22,6 +22,7 @@ use leno_model::name::WorkloadId;
 use leno_model::pattern::Patterns;
 use leno_model::route::{OutboundPolicy, OutboundProtocol};
 use linkerd2_proxy_api::outbound as message;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -57,6 +58,15 @@ pub enum Target {
     Address(SocketAddr),
     /// A name and port, e.g. an HTTP authority.
     Authority(Arc<str>),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Authority(name) => name.fmt(f),
+        }
+    }
 }
 
 /// What a proxy asks for: the policy of an original destination, as seen from its workload.

@@ -9,10 +9,13 @@
 //!
 //! - `topic.rs`: the three things that can be asked about.
 //! - `entry.rs`: one thing's stream: open, follow, resume.
+//! - `channels.rs`: connections to the control plane.
+//! - `applied.rs`: reports which messages are applied.
 //! - `desk.rs`: one thing's state, who waits for it, who holds it.
 //! - `memory.rs`: all states in one place, for the snapshot on disk.
 //! - `status.rs`: figures for metrics.
 
+use channels::Channels;
 use desk::{Desk, Reply};
 use leno_api::WireError;
 use leno_model::name::WorkloadId;
@@ -30,6 +33,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use topic::Topic;
 
+mod applied;
+mod channels;
 mod desk;
 mod entry;
 mod memory;
@@ -238,28 +243,6 @@ struct Entry<T> {
     _task: tasks::Owned,
 }
 
-/// Connections to the control plane, opened as streams need them.
-struct Channels<C, F> {
-    open: F,
-    /// Each with a token that its entries hold.
-    known: Vec<(C, Arc<()>)>,
-    streams_max: usize,
-}
-
-impl<C: Clone, F: Fn() -> C> Channels<C, F> {
-    /// The first with room for a stream, and what that stream holds for as long as it lives.
-    fn with_room(&mut self) -> (C, Arc<()>) {
-        let streams_max = self.streams_max;
-        let found = self.known.iter().find(|(_, token)| Arc::strong_count(token) <= streams_max);
-        if let Some((channel, token)) = found {
-            return (channel.clone(), token.clone());
-        }
-        let (channel, token) = ((self.open)(), Arc::new(()));
-        self.known.push((channel.clone(), token.clone()));
-        (channel, token)
-    }
-}
-
 type Entries<K> = HashMap<<K as Topic>::Key, Entry<<K as Topic>::State>>;
 
 impl Discovery {
@@ -281,8 +264,9 @@ impl Discovery {
     /// Runs until every handle is gone. Dropping the future ends every stream; what was handed out keeps its last state.
     /// `open` makes a channel of its own to the control plane.
     pub async fn run<C: ControlChannel>(mut self, open: impl Fn() -> C) {
-        let streams_max = self.shared.settings.discovery_streams_max.max(1);
-        let mut channels = Channels { open, known: Vec::new(), streams_max };
+        let settings = &self.shared.settings;
+        let (streams_max, backoff) = (settings.discovery_streams_max, settings.discovery_backoff);
+        let mut channels = Channels::new(open, streams_max, backoff);
         let mut outbound: Entries<topic::Outbound> = HashMap::new();
         let mut endpoints: Entries<topic::Endpoints> = HashMap::new();
         let mut inbound: Entries<topic::Inbound> = HashMap::new();
@@ -377,12 +361,9 @@ impl Discovery {
         let _ = asks.try_send(reply);
         let unheld = Arc::new(AtomicBool::new(false));
         let desk = Desk::new(receiver, settings, unheld.clone());
-        let (channel, stream) = channels.with_room();
-        let follow = entry::run::<K, C>(key.clone(), channel, desk, self.shared.clone());
-        let task = tasks::spawn_owned("discovery entry", async move {
-            follow.await;
-            drop(stream);
-        });
+        let (channel, place) = channels.with_room();
+        let follow = entry::run::<K, C>(key.clone(), (channel, place), desk, self.shared.clone());
+        let task = tasks::spawn_owned("discovery entry", follow);
         entries.insert(key, Entry { asks, unheld, _task: task });
     }
 }

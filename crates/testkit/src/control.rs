@@ -1,10 +1,11 @@
-//! A control plane that says what a test tells it to: the four services over plain gRPC on a free port of 127.0.0.1.
+//! A control plane that says what a test tells it to: the services over plain gRPC on a free port of 127.0.0.1.
 //!
 //! It runs on a thread and runtime of its own, so that [`ControlPlane::stop`] is as hard as a killed process.
 //! What is asked about without having been set is answered NOT_FOUND. Every wait is for an event, never for a time.
 //!
 //! - `control/services.rs`: the gRPC services.
 
+use leno_api::applied::Acknowledgement;
 use leno_api::outbound::PolicyMessage;
 use leno_model::policy::InboundPolicy;
 use leno_model::route::OutboundPolicy;
@@ -70,6 +71,25 @@ struct Subject {
 struct Script {
     subjects: HashMap<Topic, Subject>,
     certifier: Option<Certifier>,
+    /// By the number of the stream, from 1.
+    numbered: Vec<Topic>,
+    /// The newest acknowledgement of each topic.
+    acknowledged: HashMap<Topic, Acknowledgement>,
+}
+
+impl Script {
+    /// The number of a new stream.
+    fn number(&mut self, topic: &Topic) -> u64 {
+        self.numbered.push(topic.clone());
+        self.numbered.len() as u64
+    }
+
+    fn acknowledge(&mut self, one: Acknowledgement) {
+        let at = usize::try_from(one.stream).unwrap_or(usize::MAX).wrapping_sub(1);
+        if let Some(topic) = self.numbered.get(at) {
+            self.acknowledged.insert(topic.clone(), one);
+        }
+    }
 }
 
 /// What the services and the test share.
@@ -213,6 +233,18 @@ impl ControlPlane {
     #[must_use]
     pub fn asked(&self, topic: &Topic) -> usize {
         self.shared.script().subjects.get(topic).map_or(0, |subject| subject.asked)
+    }
+
+    /// The messages of the newest stream about this that are acknowledged, and whether the last one was rejected.
+    #[must_use]
+    pub fn acknowledged(&self, topic: &Topic) -> Option<(u64, bool)> {
+        let script = self.shared.script();
+        script.acknowledged.get(topic).map(|one| (one.messages, one.is_rejected))
+    }
+
+    /// Ready when this is acknowledged: so many messages, and whether the last one was rejected.
+    pub async fn wait_acknowledged(&self, topic: &Topic, expected: (u64, bool)) {
+        self.wait(|| self.acknowledged(topic) == Some(expected)).await;
     }
 
     /// How many streams about this are open.

@@ -37,9 +37,9 @@ pub trait OutboundPolicies: Send + Sync + 'static {
 /// The channel is not ready, or the control plane refuses.
 pub async fn watch<C>(
     channel: C,
-    asked: TrafficSpec,
+    asked: Request<TrafficSpec>,
     message_bytes_max: usize,
-) -> Result<Streaming<PolicyMessage>, Status>
+) -> Result<Response<Streaming<PolicyMessage>>, Status>
 where
     C: GrpcService<tonic::body::Body>,
     C::Error: Into<StdError>,
@@ -52,7 +52,7 @@ where
         Status::unknown(format!("the channel is not ready: {error}"))
     })?;
     let (path, codec) = (PathAndQuery::from_static(WATCH), ProstCodec::default());
-    client.server_streaming(Request::new(asked), path, codec).await.map(Response::into_inner)
+    client.server_streaming(asked, path, codec).await
 }
 
 /// Serves [`OutboundPolicies`].

@@ -1,5 +1,7 @@
 //! One thing's stream: open it, follow it, resume it, for as long as anybody wants it.
 
+use super::applied::{Applied, Report};
+use super::channels::Place;
 use super::desk::Desk;
 use super::status::{Counted, Speaking};
 use super::topic::{ControlChannel, Topic};
@@ -25,7 +27,7 @@ enum Ending {
 /// Ready when the thing is not wanted any more.
 pub(super) async fn run<K: Topic, C: ControlChannel>(
     key: K::Key,
-    channel: C,
+    (channel, place): (C, Place),
     mut desk: Desk<K::State>,
     shared: Arc<Shared>,
 ) {
@@ -43,7 +45,9 @@ pub(super) async fn run<K: Topic, C: ControlChannel>(
     let mut unsteady: u32 = 0;
     loop {
         let began = Instant::now();
-        let Some(ending) = follow::<K, C>(&key, channel.clone(), &mut desk, &shared).await else {
+        let Some(ending) =
+            follow::<K, C>(&key, (channel.clone(), &place.applied), &mut desk, &shared).await
+        else {
             return left::<K>(&key, &desk, &shared);
         };
         if began.elapsed() >= settings.discovery_steady_min {
@@ -106,21 +110,23 @@ fn note<K: Topic>(key: &K::Key, ending: Ending, desk: &mut Desk<K::State>, share
 /// Follows one stream to its end; `None` when the thing is not wanted any more.
 async fn follow<K: Topic, C: ControlChannel>(
     key: &K::Key,
-    channel: C,
+    (channel, applied): (C, &Applied),
     desk: &mut Desk<K::State>,
     shared: &Arc<Shared>,
 ) -> Option<Ending> {
     let first_by = Instant::now() + shared.settings.discovery_first_message_max;
     let silent =
         || Ending::Failed("a stream of the control plane sent no first message in time".into());
-    let mut stream = tokio::select! {
+    let opened = tokio::select! {
         () = desk.attend(false) => return None,
         () = sleep_until(first_by) => return Some(silent()),
         opened = K::open(key.clone(), shared.workload.clone(), channel) => match opened {
-            Ok(stream) => stream,
+            Ok(opened) => opened,
             Err(status) => return Some(Ending::of(status)),
         },
     };
+    let mut stream = opened.messages;
+    let mut report = opened.stream.map(|id| Report::new(applied, id, K::HAS_CHANGES));
     let mut speaking: Option<Speaking> = None;
     // Whether the state is from this stream: only then is a message a change to it.
     let mut ours = false;
@@ -137,11 +143,13 @@ async fn follow<K: Topic, C: ControlChannel>(
         };
         speaking.get_or_insert_with(|| Speaking::new(shared.status.clone()));
         let current = desk.current().filter(|_| ours);
-        match K::read(&message, current.as_deref()) {
+        let read = K::read(&message, current.as_deref());
+        let is_whole = read.as_ref().is_ok_and(|read| read.refused.is_empty());
+        match read {
             Ok(read) => {
                 ours = true;
                 shared.status.updates.fetch_add(1, Relaxed);
-                report::<K>(key, &read.refused, shared);
+                note_refused::<K>(key, &read.refused, shared);
                 if read.unserved != unserved {
                     unserved = read.unserved;
                     let what = unserved.join(", ");
@@ -158,10 +166,14 @@ async fn follow<K: Topic, C: ControlChannel>(
             }
             Err(error) => malformed::<K>(key, error, desk, shared),
         }
+        // Not before: all data threads share the state that was just published.
+        if let Some(report) = &mut report {
+            report.applied(is_whole);
+        }
     }
 }
 
-fn report<K: Topic>(key: &K::Key, refused: &[String], shared: &Shared) {
+fn note_refused<K: Topic>(key: &K::Key, refused: &[String], shared: &Shared) {
     let Some(first) = refused.first() else { return };
     K::refused(&shared.status).fetch_add(refused.len() as u64, Relaxed);
     let (awaited, count) = (K::awaited(key), refused.len());

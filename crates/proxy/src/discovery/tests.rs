@@ -1,6 +1,7 @@
 //! Discovery against a control plane that says what the test tells it to, over real sockets.
 
 use super::*;
+use leno_api::outbound::PolicyMessage;
 use leno_model::name::Resource;
 use leno_model::policy::{DefaultPolicy, InboundProtocol};
 use leno_model::route::{
@@ -9,6 +10,7 @@ use leno_model::route::{
 use leno_model::workload::{Endpoint, EndpointUpdate, Labels, ProtocolHint};
 use leno_runtime::tasks::Owned;
 use leno_testkit::control::{Behaviour, ControlPlane, Message, Topic as Told};
+use linkerd2_proxy_api::destination::Update;
 use std::sync::atomic::Ordering::Relaxed;
 use tonic::{Code, Status as GrpcStatus};
 
@@ -483,4 +485,40 @@ async fn memory_follows_what_is_used() {
     assert_eq!(memory.known().len(), 1);
     memory.prune();
     assert!(memory.known().is_empty());
+}
+
+/// What is acknowledged is in use, and what is rejected is not said to be.
+#[tokio::test]
+async fn messages_are_acknowledged_when_they_are_in_use() {
+    let mut bench = bench(settings());
+    let outbound = Told::Outbound(target());
+    bench.control.set_outbound(target(), &policy("one"));
+    let mut state = bench.handle.outbound(target()).await.unwrap();
+    in_time(bench.control.wait_acknowledged(&outbound, (1, false))).await;
+    // The same again changes nothing, and has been applied.
+    bench.control.set_outbound(target(), &policy("one"));
+    in_time(bench.control.wait_acknowledged(&outbound, (2, false))).await;
+    bench.control.push(&outbound, &Message::Outbound(PolicyMessage::default()));
+    in_time(bench.control.wait_acknowledged(&outbound, (3, true))).await;
+    assert_eq!(**state.borrow(), policy("one"));
+    bench.control.set_outbound(target(), &policy("two"));
+    in_time(bench.control.wait_acknowledged(&outbound, (4, false))).await;
+    assert_eq!(**state.borrow_and_update(), policy("two"));
+
+    // Of changes, one that is rejected is missing until a new stream says everything.
+    bench.control.set_endpoints(WEB, &[endpoint(1)]);
+    let _endpoints = bench.handle.endpoints(&WEB.into()).await.unwrap();
+    in_time(bench.control.wait_acknowledged(&web(), (1, false))).await;
+    bench.control.push(&web(), &Message::Endpoints(Update::default()));
+    bench.control.push_endpoints(WEB, &EndpointUpdate::Add(vec![endpoint(2)]));
+    in_time(bench.control.wait_acknowledged(&web(), (3, true))).await;
+    bench.control.break_streams(&web(), &GrpcStatus::unavailable("for a test"));
+    in_time(bench.control.wait_acknowledged(&web(), (1, false))).await;
+
+    // Streams to a control plane that restarts begin again, and so do their reports.
+    bench.control.stop();
+    bench.control.set_outbound(target(), &policy("three"));
+    bench.control.start_again();
+    in_time(bench.control.wait_acknowledged(&outbound, (1, false))).await;
+    assert_eq!(**state.borrow_and_update(), policy("three"));
 }

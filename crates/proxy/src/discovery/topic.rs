@@ -3,6 +3,7 @@
 use super::memory::{Kept, Known};
 use super::status::Status;
 use leno_api::WireError;
+use leno_api::applied;
 use leno_api::outbound::PolicyMessage;
 use leno_model::limit::ENDPOINTS_MAX;
 use leno_model::name::WorkloadId;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tonic::client::GrpcService;
 use tonic::codegen::{Body, Bytes, StdError};
-use tonic::{Request, Status as GrpcStatus, Streaming};
+use tonic::{Response, Status as GrpcStatus, Streaming};
 
 /// A full set of endpoints is some hundred bytes each; gRPC's own default of 4 MiB would end at about 10,000.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -58,11 +59,27 @@ pub(super) struct Read<S> {
     pub(super) unserved: Vec<&'static str>,
 }
 
+/// A stream that the control plane has opened.
+pub(super) struct Opened<M> {
+    pub(super) messages: Streaming<M>,
+    /// Its number, where the control plane wants its messages acknowledged.
+    pub(super) stream: Option<u64>,
+}
+
+impl<M> Opened<M> {
+    fn of(answer: Response<Streaming<M>>) -> Self {
+        let stream = applied::stream(answer.metadata());
+        Self { messages: answer.into_inner(), stream }
+    }
+}
+
 /// Something that can be asked about.
 pub(super) trait Topic: 'static {
     type Key: Clone + Eq + Hash + Send + Sync + 'static;
     type State: PartialEq + Send + Sync + 'static;
     type Message: Send + 'static;
+    /// Whether a message is a change to the state: then a part that is rejected is missing for the rest of the stream.
+    const HAS_CHANGES: bool = false;
 
     /// Where entries of this topic are counted.
     fn figure(status: &Status) -> &AtomicUsize;
@@ -77,7 +94,7 @@ pub(super) trait Topic: 'static {
         key: Self::Key,
         workload: WorkloadId,
         channel: C,
-    ) -> impl Future<Output = Result<Streaming<Self::Message>, GrpcStatus>> + Send;
+    ) -> impl Future<Output = Result<Opened<Self::Message>, GrpcStatus>> + Send;
     /// What the message makes of the state; `None` before the first good message of this stream.
     fn read(
         message: &Self::Message,
@@ -113,9 +130,10 @@ impl Topic for Outbound {
         target: SocketAddr,
         workload: WorkloadId,
         channel: C,
-    ) -> Result<Streaming<Self::Message>, GrpcStatus> {
-        let asked = leno_api::outbound::request(&workload, target);
-        leno_api::outbound::service::watch(channel, asked, MESSAGE_BYTES_MAX).await
+    ) -> Result<Opened<Self::Message>, GrpcStatus> {
+        let asked = applied::acknowledged(leno_api::outbound::request(&workload, target));
+        let answer = leno_api::outbound::service::watch(channel, asked, MESSAGE_BYTES_MAX).await;
+        answer.map(Opened::of)
     }
 
     fn read(
@@ -138,6 +156,7 @@ impl Topic for Endpoints {
     type Key = Arc<str>;
     type State = EndpointSet;
     type Message = destination::Update;
+    const HAS_CHANGES: bool = true;
 
     fn figure(status: &Status) -> &AtomicUsize {
         &status.endpoints_entries
@@ -159,11 +178,11 @@ impl Topic for Endpoints {
         destination: Arc<str>,
         workload: WorkloadId,
         channel: C,
-    ) -> Result<Streaming<Self::Message>, GrpcStatus> {
+    ) -> Result<Opened<Self::Message>, GrpcStatus> {
         let mut client =
             DestinationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let asked = leno_api::destination::request(&destination, &workload.to_string());
-        client.get(Request::new(asked)).await.map(tonic::Response::into_inner)
+        client.get(applied::acknowledged(asked)).await.map(Opened::of)
     }
 
     /// The first message of a stream is the whole set and replaces the old one; later ones are changes to it.
@@ -220,11 +239,11 @@ impl Topic for Inbound {
         port: u16,
         workload: WorkloadId,
         channel: C,
-    ) -> Result<Streaming<Self::Message>, GrpcStatus> {
+    ) -> Result<Opened<Self::Message>, GrpcStatus> {
         let mut client =
             InboundServerPoliciesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let request = Request::new(leno_api::inbound::request(&workload, port));
-        client.watch_port(request).await.map(tonic::Response::into_inner)
+        let request = applied::acknowledged(leno_api::inbound::request(&workload, port));
+        client.watch_port(request).await.map(Opened::of)
     }
 
     fn read(

@@ -1,6 +1,8 @@
-//! The four services of the fake control plane: each asks the script.
+//! The services of the fake control plane: each asks the script.
 
 use super::{Behaviour, Message, Shared, Topic, UNREAD_MAX};
+use leno_api::applied::service::{Applied, AppliedServer};
+use leno_api::applied::{self, AppliedMessage, EndedMessage};
 use leno_api::outbound::PolicyMessage;
 use leno_api::outbound::service::{OutboundPolicies, OutboundPoliciesServer};
 use linkerd2_proxy_api::destination::destination_server::{Destination, DestinationServer};
@@ -18,7 +20,8 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
 
 pub(super) async fn serve(
     listener: std::net::TcpListener,
@@ -33,7 +36,8 @@ pub(super) async fn serve(
         .add_service(DestinationServer::new(services.clone()))
         .add_service(OutboundPoliciesServer::new(services.clone()))
         .add_service(InboundServerPoliciesServer::new(services.clone()))
-        .add_service(IdentityServer::new(services))
+        .add_service(IdentityServer::new(services.clone()))
+        .add_service(AppliedServer::new(services, usize::MAX))
         .serve_with_incoming(TcpListenerStream::new(listener))
         .await
 }
@@ -73,9 +77,11 @@ impl<T> Drop for Told<T> {
 impl Services {
     fn open<T>(
         &self,
+        metadata: &MetadataMap,
         topic: Topic,
         unwrap: fn(Message) -> Option<T>,
     ) -> Result<Response<Told<T>>, Status> {
+        let stream = applied::acknowledges(metadata).then(|| self.0.script().number(&topic));
         let answer = {
             let mut script = self.0.script();
             let subject = script.subjects.entry(topic.clone()).or_default();
@@ -97,7 +103,29 @@ impl Services {
             }
         };
         self.0.tell();
-        answer.map(Response::new)
+        let mut answer = Response::new(answer?);
+        if let Some(stream) = stream {
+            applied::put_stream(answer.metadata_mut(), stream);
+        }
+        Ok(answer)
+    }
+}
+
+#[tonic::async_trait]
+impl Applied for Services {
+    async fn report(
+        &self,
+        request: Request<Streaming<AppliedMessage>>,
+    ) -> Result<Response<EndedMessage>, Status> {
+        let mut messages = request.into_inner();
+        while let Some(message) = messages.message().await? {
+            let read = applied::from_message(&message);
+            for one in read.map_err(|error| Status::invalid_argument(error.to_string()))? {
+                self.0.script().acknowledge(one);
+            }
+            self.0.tell();
+        }
+        Ok(Response::new(EndedMessage {}))
     }
 }
 
@@ -110,7 +138,8 @@ impl Destination for Services {
         &self,
         request: Request<GetDestination>,
     ) -> Result<Response<Self::GetStream>, Status> {
-        self.open(Topic::Endpoints(request.into_inner().path), |message| match message {
+        let topic = Topic::Endpoints(request.get_ref().path.clone());
+        self.open(request.metadata(), topic, |message| match message {
             Message::Endpoints(update) => Some(update),
             _ => None,
         })
@@ -136,12 +165,12 @@ impl OutboundPolicies for Services {
         &self,
         request: Request<TrafficSpec>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let asked = leno_api::outbound::read_request(&request.into_inner());
+        let asked = leno_api::outbound::read_request(request.get_ref());
         let (_, target) = asked.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let leno_api::outbound::Target::Address(target) = target else {
             return Err(Status::unimplemented("targets are addresses"));
         };
-        self.open(Topic::Outbound(target), |message| match message {
+        self.open(request.metadata(), Topic::Outbound(target), |message| match message {
             Message::Outbound(policy) => Some(policy),
             _ => None,
         })
@@ -160,9 +189,9 @@ impl InboundServerPolicies for Services {
         &self,
         request: Request<PortSpec>,
     ) -> Result<Response<Self::WatchPortStream>, Status> {
-        let asked = leno_api::inbound::read_request(&request.into_inner());
+        let asked = leno_api::inbound::read_request(request.get_ref());
         let (_, port) = asked.map_err(|error| Status::invalid_argument(error.to_string()))?;
-        self.open(Topic::Inbound(port), |message| match message {
+        self.open(request.metadata(), Topic::Inbound(port), |message| match message {
             Message::Inbound(server) => Some(server),
             _ => None,
         })
