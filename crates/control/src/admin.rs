@@ -4,6 +4,7 @@
 //! Kubelets and Prometheus connect from other machines, and get the first three. The others show the objects of the whole cluster:
 //! they answer only clients inside the pod, where the API server's port-forward arrives.
 
+use crate::applied::Applied;
 use crate::ca::keep::Expiries;
 use crate::diagnostics::{self, Recorded, Refused};
 use crate::door::Door;
@@ -35,6 +36,8 @@ pub struct Pages {
     pub names: MeshNames,
     /// What reached workloads.
     pub record: Record,
+    /// What proxies have applied.
+    pub applied: Applied,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Last seconds of the certificates; there is no issuer while it is empty.
@@ -204,9 +207,9 @@ impl Pages {
             },
             _ => {
                 let inventory = self.inventories.borrow().clone();
-                let (world, record) = (&*world, &self.record);
-                let recorded =
-                    Recorded { world, inventory: &inventory, names: &self.names, record };
+                let (world, record, applied) = (&*world, &self.record, &self.applied);
+                let names = &self.names;
+                let recorded = Recorded { world, inventory: &inventory, names, record, applied };
                 diagnostics_page(&recorded, path, asked)
             }
         }
@@ -231,7 +234,7 @@ fn diagnostics_page(recorded: &Recorded<'_>, path: &str, asked: (&str, Option<&s
             Page::text("404 Not Found", format!("{refused}\n"))
         }
         None => {
-            let pages = "/ready /live /metrics /problems /diagnostics/authz /diagnostics/describe \
+            let pages = "/ready /live /metrics /problems /diagnostics/applied /diagnostics/authz /diagnostics/describe \
                          /diagnostics/endpoints /diagnostics/explain /diagnostics/policy \
                          /diagnostics/record /diagnostics/simulate \
                          /diagnostics/suggest\n";
@@ -274,6 +277,7 @@ mod tests {
         check("/diagnostics/describe", false);
         check("/diagnostics/authz", false);
         check("/diagnostics/record", false);
+        check("/diagnostics/applied", false);
         check("/diagnostics/suggest", false);
         check("/metrics/../problems", false);
         check("//metrics", false);

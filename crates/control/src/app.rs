@@ -1,6 +1,7 @@
 //! Wiring, top to bottom: sources → world → servers. The only file that knows every part.
 
 use crate::admin::{self, Pages};
+use crate::applied::Applied;
 use crate::args::{Check, IssueToken, Run};
 use crate::ca::attest::Attested;
 use crate::ca::keep::{Expiries, Keeper, Origin};
@@ -70,14 +71,8 @@ async fn serve(args: &Run) -> Result<()> {
     let _source = source(args, client.clone(), inventories, &metrics);
     let (leading, leads) = watch::channel(false);
     let _writing = client.as_ref().map(|client| {
-        let me = replica();
-        let (namespace, figures) = (&args.namespace, metrics.source.clone());
-        let candidate = Candidate::new(client.clone(), namespace, me.clone(), figures);
-        let writer = status::Writer::new(client.clone(), me);
-        [
-            tasks::spawn_owned("lease", candidate.run(worlds_seen.clone(), leading, drain.guard())),
-            tasks::spawn_owned("status", writer.run(worlds_seen.clone(), leads.clone())),
-        ]
+        let me = (client.clone(), replica());
+        write(me, (args, &metrics), worlds_seen.clone(), (leading, leads.clone()), &drain)
     });
     let seen = Seen { inventories: inventories_seen.clone(), leads };
     let _world =
@@ -92,12 +87,13 @@ async fn serve(args: &Run) -> Result<()> {
     };
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
     let (expiries, expiries_seen) = watch::channel(Expiries::new());
-    let record = Record::default();
+    let (record, applied) = (Record::default(), Applied::default());
     let pages = Pages {
         worlds: worlds_seen.clone(),
         inventories: inventories_seen.clone(),
         names: names.clone(),
         record: record.clone(),
+        applied: applied.clone(),
         metrics: metrics.clone(),
         expiries: expiries_seen,
         webhook: args.webhook.is_some(),
@@ -127,7 +123,7 @@ async fn serve(args: &Run) -> Result<()> {
         Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
     let quotas = Quotas::default();
     let worlds = worlds_seen.clone();
-    let sight = Sight { worlds, drain: drain.clone(), metrics, quotas, record };
+    let sight = Sight { worlds, drain: drain.clone(), metrics, quotas, record, applied };
     let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;
@@ -227,6 +223,21 @@ async fn client(args: &Run) -> Result<Option<kube::Client>> {
     }
     let client = leno_kube::of_service(args.kubeconfig.as_deref()).await;
     client.map(Some).context("--kubernetes")
+}
+
+/// What the leader does: it holds the lease, and writes the status of objects.
+fn write(
+    (client, me): (kube::Client, String),
+    (args, metrics): (&Run, &Metrics),
+    worlds: watch::Receiver<Arc<World>>,
+    (leading, leads): (watch::Sender<bool>, watch::Receiver<bool>),
+    drain: &Drain,
+) -> [tasks::Owned; 2] {
+    let figures = metrics.source.clone();
+    let candidate = Candidate::new(client.clone(), &args.namespace, me.clone(), figures);
+    let candidate = candidate.run(worlds.clone(), leading, drain.guard());
+    let writer = status::Writer::new(client, me).run(worlds, leads);
+    [tasks::spawn_owned("lease", candidate), tasks::spawn_owned("status", writer)]
 }
 
 /// What no other replica is called: the pod's name, and something of this process, as a container that restarts keeps its pod's name.

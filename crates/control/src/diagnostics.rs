@@ -7,6 +7,7 @@
 //! - `/diagnostics/explain?from=CLIENT&to=SERVER&port=PORT&method=GET&path=/x`: whether a client may send that ([`explain`]).
 //! - `/diagnostics/describe?kind=pod|service|route&namespace=NAMESPACE&name=NAME`: what holds for an object, and what is wrong
 //!   ([`describe`]).
+//! - `/diagnostics/applied`: which proxies have applied what was sent to them ([`recorded`]).
 //! - `/diagnostics/record`, `/diagnostics/suggest`: what reached workloads ([`recorded`]).
 //!
 //! The answers are the world's own, by the functions that discovery asks ([`crate::discovery`]); here is only how they look

@@ -2,26 +2,29 @@
 //!
 //! A stream is pulled: it looks at the latest world when the connection has room, so a slow reader holds up nobody
 //! and skips what it was too slow for. [`follow`] is that; [`destination`], [`outbound`] and [`inbound`] are the
-//! services; [`record`] takes what proxies report; [`member`] says who may ask.
+//! services; [`record`] and [`applied`] take what proxies report; [`member`] says who may ask.
 
+pub mod applied;
 pub mod destination;
 pub mod inbound;
 pub mod outbound;
 pub mod record;
 
+use crate::applied::{Applied, Watch, Watched};
 use crate::metrics::{Metrics, Open};
 use crate::quota::{Quotas, Share};
 use crate::record::Record;
 use crate::world::{Ground, World};
 use futures_util::stream::{Stream, unfold};
-use leno_model::name::{PeerName, SpiffeId};
+use leno_model::name::{PeerName, SpiffeId, WorkloadId};
 use leno_runtime::drain::{Drain, Guard};
 use leno_runtime::listen::Place;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::{Notify, watch};
-use tonic::{Request, Status};
+use tonic::{Request, Response, Status};
 
 /// What a streaming method answers.
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -54,6 +57,18 @@ pub struct Sight {
     pub quotas: Quotas,
     /// What reached workloads.
     pub record: Record,
+    /// What proxies have applied.
+    pub applied: Applied,
+}
+
+/// What a stream is opened for.
+struct Asked {
+    member: SpiffeId,
+    method: &'static str,
+    /// The pod whose proxy asks, in its own words; unknown for some of linkerd's.
+    workload: Option<WorkloadId>,
+    watched: Watched,
+    acknowledges: bool,
 }
 
 impl Sight {
@@ -80,16 +95,32 @@ impl Sight {
     /// The member has as many streams as it may have.
     fn follow<T: Send + 'static>(
         &self,
-        member: &SpiffeId,
-        method: &'static str,
+        asked: Asked,
         ground: impl Fn(&World) -> Ground + Send + 'static,
         answer: impl FnMut(&World) -> Vec<Result<T, Status>> + Send + 'static,
-    ) -> Result<Answers<T>, Status> {
-        let share = self.quotas.stream(member, self.pods_of(member)).ok_or_else(|| {
+    ) -> Result<Response<Answers<T>>, Status> {
+        let Asked { member, method, workload, watched, acknowledges } = asked;
+        let share = self.share(&member)?;
+        let watch =
+            workload.map(|workload| self.applied.watch(&member, workload, watched, acknowledges));
+        let number = watch.as_ref().and_then(Watch::number);
+        let answers: Answers<T> = Box::pin(follow(self, (share, watch), method, ground, answer));
+        let mut response = Response::new(answers);
+        if let Some(number) = number {
+            leno_api::applied::put_stream(response.metadata_mut(), number);
+        }
+        Ok(response)
+    }
+
+    /// A stream of a member, until it is dropped.
+    ///
+    /// # Errors
+    /// The member has as many streams as it may have.
+    fn share(&self, member: &SpiffeId) -> Result<Share, Status> {
+        self.quotas.stream(member, self.pods_of(member)).ok_or_else(|| {
             let why = format!("{member} has more streams open than its pods need");
             Status::resource_exhausted(why)
-        })?;
-        Ok(Box::pin(follow(self, share, method, ground, answer)))
+        })
     }
 }
 
@@ -133,12 +164,13 @@ struct Following<T, G, F> {
     ended: bool,
     _open: Open,
     _share: Share,
+    watch: Option<Watch>,
 }
 
 /// Asks `answer` for messages at every new world in which its ground is another one; an error ends the stream.
 fn follow<T, G, F>(
     sight: &Sight,
-    share: Share,
+    (share, watch): (Share, Option<Watch>),
     method: &'static str,
     ground: G,
     answer: F,
@@ -161,6 +193,7 @@ where
         ended: false,
         _open: sight.metrics.stream(method),
         _share: share,
+        watch,
     };
     unfold(following, |mut following| async move {
         let message = following.next().await?;
@@ -200,6 +233,10 @@ where
             if self.stood_on != ground {
                 self.stood_on = ground;
                 self.waiting.extend((self.answer)(&world));
+            }
+            if let Some(watch) = &self.watch {
+                let messages = self.waiting.iter().filter(|one| one.is_ok()).count();
+                watch.looked(world.version, messages, Instant::now());
             }
         }
     }

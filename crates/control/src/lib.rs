@@ -10,6 +10,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod applied;
 pub mod args;
 pub mod ca;
 pub mod cluster;

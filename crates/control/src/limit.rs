@@ -126,3 +126,5 @@ pub const RECORD_SLOT: Duration = Duration::from_secs(300);
 pub const RECORD_REPORTS_PER_POD_MINUTE_MAX: usize = 120;
 /// What an operator may send to be simulated.
 pub const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
+/// Messages of one report of applied configuration in a second. A proxy gathers for 10 ms, so it sends at most 100.
+pub const APPLIED_MESSAGES_PER_SECOND_MAX: u32 = 200;

@@ -5,6 +5,7 @@
 //! for a second one while the first stands, and would never show what they got meanwhile.
 
 use crate::ca::service::Certifier;
+use crate::discovery::applied::Reports;
 use crate::discovery::destination::Destinations;
 use crate::discovery::inbound::Inbound;
 use crate::discovery::outbound::Outbound;
@@ -19,6 +20,7 @@ use crate::limit::{
 use crate::metrics::{Open, Turned};
 use crate::quota::Share;
 use futures_util::stream::{StreamExt, once, pending};
+use leno_api::applied::service::AppliedServer;
 use leno_api::outbound::service::OutboundPoliciesServer;
 use leno_api::record::service::RecordServer;
 use leno_model::name::{PeerName, SpiffeId};
@@ -100,7 +102,8 @@ fn routes(sight: Sight, certifier: Certifier) -> Routes {
             InboundServerPoliciesServer::new(Inbound(sight.clone()))
                 .max_decoding_message_size(limited),
         )
-        .add_service(RecordServer::new(Recorder(sight), limited))
+        .add_service(RecordServer::new(Recorder(sight.clone()), limited))
+        .add_service(AppliedServer::new(Reports(sight), limited))
 }
 
 /// What serves a connection without client certificate.

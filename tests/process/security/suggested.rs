@@ -65,6 +65,12 @@ pub(super) fn applied() {
         plain(&mesh, "other", TCP_PORT, "hello").is_empty().then_some(())
     });
     assert!(plain(&mesh, "client", TCP_PORT, "hello").ends_with("welcome"));
+    // Each proxy says that it has what it enforces.
+    let mut last = Value::Null;
+    wait::until(&format!("3 proxies to acknowledge, not {last:#}"), wait::LIMIT, || {
+        last = control(&mesh, &format!("/diagnostics/applied?namespace={NAMESPACE}"));
+        (last["total"] == 3 && last["applied"] == 3).then_some(())
+    });
 }
 
 /// The answer of the control plane to a client on its own machine.

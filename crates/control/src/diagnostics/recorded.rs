@@ -1,5 +1,6 @@
-//! Answers from the record.
+//! Answers from what proxies report.
 //!
+//! - `/diagnostics/applied?namespace=NAMESPACE`: which proxies have applied what was sent to them; all where no namespace is named.
 //! - `/diagnostics/record?namespace=NAMESPACE`: what reached its workloads within the last hour.
 //! - `/diagnostics/suggest?namespace=NAMESPACE&audit=true`: the least policy that allows that.
 //! - `PUT /diagnostics/simulate?namespace=NAMESPACE` with manifests as its body: what they would change, for all namespaces where none
@@ -7,6 +8,8 @@
 
 use super::question::{Query, Refused};
 use super::shown::resource;
+use crate::applied::Applied;
+use crate::applied::answer::Answer;
 use crate::record::{Record, Seen};
 use crate::simulation::{Change, simulate};
 use crate::source::Inventory;
@@ -27,6 +30,7 @@ pub struct Recorded<'a> {
     pub inventory: &'a Inventory,
     pub names: &'a MeshNames,
     pub record: &'a Record,
+    pub applied: &'a Applied,
 }
 
 impl<'a> Recorded<'a> {
@@ -39,6 +43,7 @@ impl<'a> Recorded<'a> {
     ) -> Option<Result<Value, Refused>> {
         let query = Query::read(query);
         match path {
+            "/diagnostics/applied" => Some(Ok(self.applied(&query))),
             "/diagnostics/record" => Some(self.seen(&query)),
             "/diagnostics/suggest" => Some(self.suggested(&query)),
             "/diagnostics/simulate" => Some(self.simulated(&query, body)),
@@ -49,6 +54,14 @@ impl<'a> Recorded<'a> {
     fn today(&self) -> Today<'a> {
         let Self { world, inventory, names, .. } = *self;
         Today { inventory, world, names }
+    }
+
+    fn applied(&self, query: &Query) -> Value {
+        let answer = Answer::new(self.world, self.applied, Instant::now());
+        match query.get("namespace") {
+            Some(namespace) => answer.of_namespace(namespace).shown(),
+            None => answer.shown(),
+        }
     }
 
     fn seen(&self, query: &Query) -> Result<Value, Refused> {

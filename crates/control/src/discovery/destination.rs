@@ -1,9 +1,11 @@
 //! `Destination`: endpoints of a name, as deltas; and profiles, which linkerd's proxies ask for.
 
-use super::{Answers, Sight, member};
+use super::{Answers, Asked, Sight, member};
+use crate::applied::Watched;
 use crate::limit::ENDPOINTS_PER_MESSAGE_MAX;
 use crate::world::World;
 use crate::world::outbound::Profile;
+use leno_api::applied::acknowledges;
 use leno_api::destination::{endpoint_message, to_message};
 use leno_api::outbound::Target;
 use leno_model::limit::DNS_NAME_BYTES_MAX;
@@ -91,16 +93,22 @@ impl Destination for Destinations {
         // By the client's own word: the node that it is on changes where its requests go, and nothing that it may do.
         let client = WorkloadId::parse(&request.get_ref().context_token).ok();
         let target = Target::Authority(path.as_str().into());
+        let asked = Asked {
+            member,
+            method: "destination",
+            workload: client.clone(),
+            watched: Watched::Endpoints(target.clone()),
+            acknowledges: acknowledges(request.metadata()),
+        };
         let whose = client.clone();
         let ground = move |world: &World| world.ground(&target, whose.as_ref());
         let mut last = None;
-        let answers = self.0.follow(&member, "destination", ground, move |world| {
+        self.0.follow(asked, ground, move |world| {
             let next = world.endpoints(&path, client.as_ref());
             let updates = deltas(last.as_ref(), &next);
             last = Some(next);
             updates.iter().map(|update| Ok(to_message(update))).collect()
-        });
-        answers.map(Response::new)
+        })
     }
 
     type GetProfileStream = Answers<DestinationProfile>;
@@ -114,7 +122,14 @@ impl Destination for Destinations {
         let sought = target.clone();
         let ground = move |world: &World| world.ground(&sought, None);
         let mut last = None;
-        let answers = self.0.follow(&member, "profile", ground, move |world| {
+        let asked = Asked {
+            member,
+            method: "profile",
+            workload: WorkloadId::parse(&request.get_ref().context_token).ok(),
+            watched: Watched::Endpoints(target.clone()),
+            acknowledges: acknowledges(request.metadata()),
+        };
+        self.0.follow(asked, ground, move |world| {
             let profile = world.profile(&target);
             if last.as_ref() == Some(&profile) {
                 return Vec::new();
@@ -122,8 +137,7 @@ impl Destination for Destinations {
             let message = profile_message(&profile);
             last = Some(profile);
             vec![Ok(message)]
-        });
-        answers.map(Response::new)
+        })
     }
 }
 

@@ -1,7 +1,9 @@
 //! `InboundServerPolicies`: the policy and the protocol of a port. A proxy gets only those of its own workload.
 
-use super::{Answers, Sight, member};
+use super::{Answers, Asked as Stream, Sight, member};
+use crate::applied::Watched;
 use crate::world::World;
+use leno_api::applied::acknowledges;
 use leno_api::inbound::{read_request, to_message};
 use leno_model::name::{SpiffeId, WorkloadId};
 use leno_model::policy::InboundPolicy;
@@ -71,19 +73,23 @@ impl InboundServerPolicies for Inbound {
         let workload = asked.workload.clone();
         let ground = move |world: &World| world.ground_of(&workload);
         let mut last = None;
-        let member = asked.member.clone();
-        let answers =
-            self.0.follow(&member, "inbound", ground, move |world| match asked.answer(world) {
-                // A proxy may be earlier than its pod's manifest; and one whose pod is gone keeps what it has.
-                Ok(None) => Vec::new(),
-                Ok(policy) if policy == last => Vec::new(),
-                Ok(Some(policy)) => {
-                    let message = to_message(&policy);
-                    last = Some(policy);
-                    vec![Ok(message)]
-                }
-                Err(status) => vec![Err(status)],
-            });
-        answers.map(Response::new)
+        let stream = Stream {
+            member: asked.member.clone(),
+            method: "inbound",
+            workload: Some(asked.workload.clone()),
+            watched: Watched::Inbound(asked.port),
+            acknowledges: acknowledges(request.metadata()),
+        };
+        self.0.follow(stream, ground, move |world| match asked.answer(world) {
+            // A proxy may be earlier than its pod's manifest; and one whose pod is gone keeps what it has.
+            Ok(None) => Vec::new(),
+            Ok(policy) if policy == last => Vec::new(),
+            Ok(Some(policy)) => {
+                let message = to_message(&policy);
+                last = Some(policy);
+                vec![Ok(message)]
+            }
+            Err(status) => vec![Err(status)],
+        })
     }
 }

@@ -3,7 +3,7 @@
 use super::pod::{Pod, plain_endpoint};
 use super::route::parent::Kind;
 use super::route::{Attached, service_backend, service_resource};
-use super::service::Service;
+use super::service::{Service, ServiceKey};
 use super::settings::{DETECT_TIMEOUT, Declared};
 use super::{Ground, World};
 use leno_api::outbound::Target;
@@ -139,6 +139,15 @@ impl World {
             }
             Some(Found::Address(_, pod)) => self.ground_of_pod(pod),
             None => Ground::Nothing,
+        }
+    }
+
+    /// The Service and its port that a target means.
+    #[must_use]
+    pub fn service_port(&self, target: &Target) -> Option<(&ServiceKey, u16)> {
+        match self.find(target)? {
+            Found::Service(service, port) => Some((&service.key, port)),
+            Found::Address(..) => None,
         }
     }
 

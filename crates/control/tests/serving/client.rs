@@ -1,6 +1,7 @@
 //! A control plane in this process, and clients of it with and without a certificate.
 
 use hyper_util::rt::TokioIo;
+use leno_control::applied::Applied;
 use leno_control::ca::attest::{Attested, Tokens};
 use leno_control::ca::issue::{Request, issue};
 use leno_control::ca::root::{State, random_serial};
@@ -55,6 +56,7 @@ pub(super) struct Mesh {
     tokens: Arc<Tokens>,
     drain: Drain,
     pub(super) record: Record,
+    pub(super) applied: Applied,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
     _state: tempfile::TempDir,
 }
@@ -87,13 +89,14 @@ impl Mesh {
         let metrics = Arc::new(Metrics::default());
         let drain = Drain::new();
         let (drain_of_streams, quotas) = (drain.clone(), Quotas::default());
-        let record = Record::default();
+        let (record, applied) = (Record::default(), Applied::default());
         let sight = Sight {
             worlds: seen,
             drain: drain_of_streams,
             metrics: metrics.clone(),
             quotas,
             record: record.clone(),
+            applied: applied.clone(),
         };
         let issuing = watch::channel(authority.clone()).1;
         let certifier = Certifier::new(issuing, tokens.clone(), names, life, metrics);
@@ -102,13 +105,17 @@ impl Mesh {
         let credentials = watch::channel(own).1;
         let serving = server::serve(listener, credentials, sight, certifier);
         let serving = tasks::spawn("test server", serving);
-        Self { address, worlds, authority, tokens, drain, record, serving, _state: folder }
+        Self { address, worlds, authority, tokens, drain, record, applied, serving, _state: folder }
     }
 
     /// Replaces the world.
     pub(super) fn world(&self, texts: &[&str]) {
         let version = self.worlds.borrow().version + 1;
         self.put(world(texts, version));
+    }
+
+    pub(super) fn latest(&self) -> Arc<World> {
+        self.worlds.borrow().clone()
     }
 
     /// Replaces the world by one that was made before.

@@ -42,6 +42,7 @@ async fn an_idle_crowd_at_the_admin_port_holds_up_no_probe() {
         inventories: watch::channel(Arc::default()).1,
         names: leno_control::world::MeshNames::default(),
         record: leno_control::record::Record::default(),
+        applied: leno_control::applied::Applied::default(),
         metrics: Arc::new(Metrics::default()),
         expiries: watch::channel(Vec::new()).1,
         webhook: false,

@@ -6,7 +6,8 @@ mod doors;
 mod frozen;
 
 use client::{Mesh, POD, SERVICES};
-use leno_api::{destination, inbound, outbound, record};
+use leno_api::{applied, destination, inbound, outbound, record};
+use leno_control::applied::answer::Answer;
 use leno_model::name::WorkloadId;
 use leno_model::policy::{InboundProtocol, PeerTls};
 use leno_model::record::{Entry, Outcome};
@@ -98,6 +99,58 @@ async fn a_proxy_reports_for_its_own_workload_only() {
     let seen = mesh.record.seen("shop", Instant::now());
     assert_eq!(seen[0].entries, [(entry.clone(), 2)]);
     assert_eq!(&*seen[0].workload.2, "web-1");
+    mesh.stop().await;
+}
+
+/// The numbers of streams are for Leno's proxies; each identity acknowledges its own.
+#[tokio::test]
+async fn a_proxy_acknowledges_its_own_streams_only() {
+    let mesh = Mesh::start(&[SERVICES, POD]).await;
+    let channel = mesh.channel(Some("web")).await;
+    let asked = || outbound::request(&workload("web-1"), "10.96.0.1:80".parse().unwrap());
+    let mut client = OutboundPoliciesClient::new(channel.clone());
+    let silent = client.watch(asked()).await.unwrap();
+    assert_eq!(applied::stream(silent.metadata()), None);
+    let response = client.watch(applied::acknowledged(asked())).await.unwrap();
+    let stream = applied::stream(response.metadata()).unwrap();
+    let mut messages = response.into_inner();
+    next(&mut messages).await.unwrap().unwrap();
+
+    let counts = || {
+        let world = mesh.latest();
+        let shown = Answer::new(&world, &mesh.applied, Instant::now()).shown();
+        ["total", "applied", "silent"].map(|name| shown[name].as_u64().unwrap())
+    };
+    assert_eq!(counts(), [1, 0, 0]);
+    let one = |messages| applied::Acknowledgement { stream, messages, is_rejected: false };
+    let report = async |channel, messages: &[u64]| {
+        let said: Vec<_> =
+            messages.iter().map(|count| applied::to_message(&[one(*count)])).collect();
+        applied::service::report(channel, futures_util::stream::iter(said)).await
+    };
+    let code = async |account, messages: &[u64]| {
+        report(mesh.channel(account).await, messages).await.map(drop).map_err(|e| e.code())
+    };
+    assert_eq!(code(None, &[1]).await, Err(Code::Unauthenticated));
+    assert_eq!(code(Some("other"), &[1]).await, Err(Code::PermissionDenied));
+    assert_eq!(code(Some("web"), &[0]).await, Err(Code::InvalidArgument));
+    assert_eq!(code(Some("web"), &vec![2; 1_000]).await, Err(Code::ResourceExhausted));
+    assert_eq!(counts(), [1, 0, 0]);
+    report(channel.clone(), &[1]).await.unwrap();
+    assert_eq!(counts(), [1, 1, 0]);
+    mesh.world(&[&SERVICES.replace("port: 80", "appProtocol: tcp, port: 80"), POD]);
+    next(&mut messages).await.unwrap().unwrap();
+    assert_eq!(counts(), [1, 0, 0]);
+    report(channel, &[2]).await.unwrap();
+    assert_eq!(counts(), [1, 1, 0]);
+    drop(messages);
+    // Only the stream that does not acknowledge is left.
+    let left = async {
+        while counts() != [0, 0, 1] {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, left).await.expect("the stream ends");
     mesh.stop().await;
 }
 
