@@ -6,10 +6,12 @@
 //! - `webhook`: whether the API server and the webhook would trust each other; `entries`: whether it is asked about the right pods.
 //! - `control`: configuration, rights, leader, version; `replicas`: its pods.
 //! - `proxies`: pods with proxies, and those that should have one; `workloads`: those whose pods are refused.
+//! - [`applied`]: whether proxies have applied what the control plane sent.
 //! - [`hearing`]: what proxies say of themselves.
 //! - [`rights`]: what the chart grants, to ask the API server about.
 //! - [`shown`]: findings as text and JSON.
 
+pub mod applied;
 mod control;
 mod entries;
 pub mod facts;
@@ -119,6 +121,7 @@ pub fn run(facts: &Facts) -> Vec<Finding> {
     if facts.mode == Mode::Proxies {
         category("leno-data-plane", &proxies::look);
         category("leno-data-plane", &hearing::look);
+        category("leno-data-plane", &applied::look);
     }
     findings
 }

@@ -2,6 +2,7 @@
 
 use crate::namespace;
 use nix::sched::{CloneFlags, unshare};
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The program or the feature of the kernel, in words.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// What is wrong, if anything.
     pub problem: Option<String>,
     /// What to do then.
@@ -75,7 +76,7 @@ const TRIAL_RULES: &str = "add table inet leno_check\n\
     add rule inet leno_check out ip daddr 10.96.0.20 tcp dport 80 dnat ip to numgen random mod 2 map { 0 : 10.244.0.2 . 80, 1 : 10.244.0.3 . 80 }\n";
 
 fn finding(what: &'static str, tried: io::Result<()>, remedy: &'static str) -> Finding {
-    Finding { what, problem: tried.err().map(|error| error.to_string()), remedy }
+    Finding { what: what.into(), problem: tried.err().map(|error| error.to_string()), remedy }
 }
 
 fn program(name: &str, argument: &str) -> io::Result<()> {

@@ -5,7 +5,9 @@ mod gather;
 
 use crate::args::home::Environment;
 use crate::args::{Check, Findings};
+use crate::home::Home;
 use crate::output;
+use leno_install::check::applied::Proxies;
 use leno_install::check::{is_well, may_pass, run as judge, shown};
 use leno_up::check::Finding;
 use std::path::Path;
@@ -56,13 +58,25 @@ fn machine(state: &Path) -> anyhow::Result<ExitCode> {
     let problems = super::events::problems(state);
     let mut findings = leno_up::check::run();
     findings.extend(problems.iter().map(|problem| Finding {
-        what: "the mesh that is up",
+        what: "the mesh that is up".into(),
         problem: Some(problem.to_string()),
         remedy: "change what is named; `leno events` and `leno logs up` say more",
     }));
+    findings.extend(applied(state));
     output::print_verdicts(&leno_up::check::text(&findings))?;
     let is_well = findings.iter().all(|finding| finding.problem.is_none());
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the proxies of the mesh that is up have applied their configuration.
+fn applied(state: &Path) -> Option<Finding> {
+    let page = Home::Machine(state.to_owned()).control("/diagnostics/applied").ok()?;
+    let proxies = Proxies::read([&serde_json::from_str(&page.body).ok()?], None);
+    Some(Finding {
+        what: proxies.summary().into(),
+        problem: (!proxies.behind.is_empty()).then(|| proxies.some_missing()),
+        remedy: "`leno logs POD --proxy` shows what the proxy waits for, or why it rejects its configuration",
+    })
 }
 
 #[cfg(test)]

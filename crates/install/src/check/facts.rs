@@ -125,6 +125,8 @@ pub struct Facts {
     pub control_pods: Vec<Value>,
     /// What each of them says of itself, by pod: an exposition, or why there is none.
     pub control_metrics: Vec<(String, Result<String, String>)>,
+    /// What each of them knows of its proxies at `/diagnostics/applied`, by pod, or why that is not known.
+    pub applied: Vec<(String, Result<Value, String>)>,
     pub namespaces: Vec<Value>,
     /// Pods of all of them, or of [`Facts::only`].
     pub pods: Vec<Value>,

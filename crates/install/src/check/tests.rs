@@ -8,6 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+mod applied;
 mod hearing;
 mod replicas;
 mod roots;

@@ -19,6 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const ADMIN_PORT: u16 = 9990;
 /// A proxy without a connection to the control plane is read again after this time, which is longer than its wait between two attempts.
 const SECOND_LOOK: Duration = Duration::from_secs(6);
+/// Which proxies have applied what was sent to them.
+const APPLIED: &str = "/diagnostics/applied";
 const OK: u16 = 200;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GATEWAY_KINDS: [&str; 3] = ["httproutes", "grpcroutes", "referencegrants"];
@@ -80,7 +82,12 @@ pub(super) async fn facts(wish: &Check) -> Facts {
             continue;
         }
         let answer = cluster.get(&facts.namespace, &name, ADMIN_PORT, "/metrics").await;
-        facts.control_metrics.push((name, said(answer)));
+        facts.control_metrics.push((name.clone(), said(answer)));
+        if facts.mode == Mode::Proxies {
+            let answer = said(cluster.get(&facts.namespace, &name, ADMIN_PORT, APPLIED).await);
+            let read = |text: String| serde_json::from_str(&text).map_err(|why| why.to_string());
+            facts.applied.push((name, answer.and_then(read)));
+        }
     }
     if facts.mode == Mode::Proxies {
         ask_proxies(&cluster, &mut facts).await;
