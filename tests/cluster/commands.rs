@@ -277,6 +277,14 @@ fn text(place: &Place, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// What `leno` says of a place, as JSON, also where its answer is no.
+#[track_caller]
+pub(crate) fn json_whatever(place: &Place, words: &[&str]) -> Value {
+    let output = leno(place, &[words, &["-o", "json"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
 /// What `leno` says of a place, as JSON.
 #[track_caller]
 pub(crate) fn json(place: &Place, words: &[&str]) -> Value {

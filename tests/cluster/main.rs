@@ -18,6 +18,7 @@ mod identity;
 mod injection;
 mod mesh;
 mod outages;
+mod policy;
 mod renewal;
 mod replicas;
 mod rollout;

@@ -1,11 +1,13 @@
 //! Two replicas of the control plane: both serve, one writes, and either may go.
 
+use crate::commands;
 use crate::ground::control;
-use crate::ground::load::Load;
-use crate::ground::place::Place;
+use crate::ground::load::{Load, asked};
+use crate::ground::place::{Place, READY_WAIT};
 use crate::ground::proxy;
 use crate::ground::route::{GOOD, route, to, told};
 use crate::ground::worker::{Worker, service};
+use leno_tests::wait::until;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -54,5 +56,40 @@ fn a_leader_dies_and_another_leaves() {
     println!("two leaders went: {outcome}");
     assert_eq!(outcome.failed, 0, "{outcome}");
     assert!(outcome.workers["other"].as_u64() > Some(0), "{:?}", outcome.workers);
+    drop(replicas);
+}
+
+/// Proxies report to the replica that they are connected to. One answer holds what all replicas have.
+#[test]
+fn one_record_of_all_replicas() {
+    let replicas = control::replicas(2);
+    let place = Place::meshed("leno-test-records");
+    // Each proxy connects to a replica at random: of 32 runs, 31 have reports at both.
+    place.apply(&Worker::new("web").times(6).objects());
+    place.rolled_out("deployment/web");
+    let by_load = Load::start(&place, "http://web/", PER_SECOND, 3).end();
+    let by_client = asked(&place, &["http://web/"], 90, &[]).remove(0);
+    let sent = [("load", by_load.sent), ("client", by_client["sent"].as_u64().expect("a count"))];
+    let count = |answer: &serde_json::Value, account: &str| -> u64 {
+        let identity = proxy::identity(&place, account);
+        let seen = answer["seen"].as_array().into_iter().flatten();
+        seen.filter(|one| one["client"] == identity).filter_map(|one| one["count"].as_u64()).sum()
+    };
+    // The record is asked for at one replica.
+    until("all that was sent to be in the record", READY_WAIT, || {
+        std::thread::sleep(Duration::from_secs(1));
+        let answer = commands::json(&place, &["authz", "deploy/web"]);
+        let counts = sent.map(|(account, _)| count(&answer, account));
+        println!("recorded {counts:?} of {sent:?}, missing {}", answer["missing"]);
+        let is_all = sent.iter().zip(counts).all(|((_, sent), count)| *sent == count);
+        (is_all && answer["missing"] == json!([])).then_some(())
+    });
+    let suggestion = commands::json(&place, &["policy", "suggest"]);
+    let yaml = suggestion["yaml"].as_str().expect("a text");
+    assert_eq!(suggestion["missing"], json!([]), "{suggestion:#}");
+    for (account, _) in sent {
+        assert!(yaml.contains(&format!("name: {account}\n")), "{account} is not in\n{yaml}");
+    }
+    drop(place);
     drop(replicas);
 }

@@ -5,6 +5,7 @@
 //! - [`inbound`]: who may reach a port, and what is spoken there.
 //! - [`applied`]: which messages a proxy has applied, by Leno's own service `leno.v1.Applied`.
 //! - [`record`]: what reached a workload, by Leno's own service `leno.v1.Record`.
+//! - [`replica`]: what one replica of the control plane reads from another, by `leno.v1.Replica`.
 //! - [`snapshot`]: what was said to a proxy, as a file that outlives it.
 //! - [`WireError`]: what is wrong with a message, naming the field.
 //!
@@ -22,6 +23,8 @@ mod matching;
 pub mod outbound;
 mod parts;
 pub mod record;
+pub mod replica;
 pub mod snapshot;
+mod unary;
 
 pub use error::WireError;

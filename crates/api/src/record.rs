@@ -1,7 +1,8 @@
 //! What reached a workload: sums that its proxy sends to the control plane by Leno's own service `leno.v1.Record`.
 //!
-//! [`service`] is the method; [`to_messages`] and [`from_message`] convert. Sums may be lost without harm: none is sent twice.
+//! [`service`] is the method; [`to_messages`] and [`from_message`] convert. [`part`] is the sums that one replica gives another. Sums may be lost without harm: none is sent twice.
 
+pub mod part;
 pub mod service;
 
 use crate::{WireError, parts};

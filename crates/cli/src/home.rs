@@ -184,14 +184,6 @@ impl Home {
         }
     }
 
-    /// How many control planes keep a record; each has that of the proxies that are connected to it.
-    pub(crate) fn replicas(&self) -> anyhow::Result<usize> {
-        match self {
-            Self::Machine(_) => Ok(1),
-            Self::Cluster(cluster) => Ok(cluster.control_pods()?.len()),
-        }
-    }
-
     /// The answer of that page to a PUT with this body.
     pub(crate) fn control_put(&self, path: &str, body: &str) -> anyhow::Result<Page> {
         match self {

@@ -6,7 +6,7 @@
 
 use crate::applied::Applied;
 use crate::ca::keep::Expiries;
-use crate::diagnostics::{self, Recorded, Refused};
+use crate::diagnostics::{self, Recorded, Refused, of_record};
 use crate::door::Door;
 use crate::limit::{
     ADMIN_BODY_BYTES_MAX, ADMIN_CONNECTIONS_MAX, ADMIN_HEAD_BYTES_MAX, ADMIN_HEAD_WAIT_MAX,
@@ -14,6 +14,8 @@ use crate::limit::{
 };
 use crate::metrics::{Metrics, Seen, render};
 use crate::record::Record;
+use crate::record::gathered::{Gathered, gather};
+use crate::replicas::Replicas;
 use crate::source::{Inventory, Problem};
 use crate::world::{MeshNames, World};
 use leno_runtime::listen::{self, Admission, Class, Limits, Place};
@@ -38,6 +40,8 @@ pub struct Pages {
     pub record: Record,
     /// What proxies have applied.
     pub applied: Applied,
+    /// The other replicas, which have their own record.
+    pub replicas: Replicas,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Last seconds of the certificates; there is no issuer while it is empty.
@@ -102,9 +106,9 @@ async fn answer(
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let page = match method {
-        "GET" | "HEAD" if from_inside || is_for_all(path) => pages.page(path, (query, None)),
+        "GET" | "HEAD" if from_inside || is_for_all(path) => pages.page(path, (query, None)).await,
         "PUT" if from_inside => match body(stream, head, began).await? {
-            Ok(body) => pages.page(path, (query, Some(&body))),
+            Ok(body) => pages.page(path, (query, Some(&body))).await,
             Err(refused) => refused,
         },
         "GET" | "HEAD" | "PUT" => Page::text("403 Forbidden", FROM_INSIDE),
@@ -180,7 +184,7 @@ impl Pages {
             .then(|| "the webhook has no certificate yet".to_owned())
     }
 
-    fn page(&self, path: &str, asked: (&str, Option<&str>)) -> Page {
+    async fn page(&self, path: &str, asked: (&str, Option<&str>)) -> Page {
         let world = self.worlds.borrow().clone();
         match path {
             "/live" => Page::text("200 OK", "live\n"),
@@ -206,10 +210,14 @@ impl Pages {
                 body: problems_json(&world.problems),
             },
             _ => {
+                let gathered = match of_record(path, asked.0) {
+                    Some(of) => Box::pin(gather(&self.record, &self.replicas, of.as_deref())).await,
+                    None => Gathered::default(),
+                };
                 let inventory = self.inventories.borrow().clone();
-                let (world, record, applied) = (&*world, &self.record, &self.applied);
-                let names = &self.names;
-                let recorded = Recorded { world, inventory: &inventory, names, record, applied };
+                let (world, names, gathered) = (&*world, &self.names, &gathered);
+                let applied = &self.applied;
+                let recorded = Recorded { world, inventory: &inventory, names, gathered, applied };
                 diagnostics_page(&recorded, path, asked)
             }
         }

@@ -14,6 +14,7 @@ use crate::limit::{DRAIN_MAX, MEMORY_KEPT_MAX};
 use crate::metrics::Metrics;
 use crate::quota::Quotas;
 use crate::record::Record;
+use crate::replicas::{Own, Replicas};
 use crate::source::file::Reader;
 use crate::source::{Inventory, Problem, file, kubernetes, layers, new_problems, parse};
 use crate::world::builder::Builder;
@@ -70,8 +71,9 @@ async fn serve(args: &Run) -> Result<()> {
     let (origin, attestor, _followed) = proof(args, &cluster)?;
     let _source = source(args, client.clone(), inventories, &metrics);
     let (leading, leads) = watch::channel(false);
+    let own = own(&names)?;
     let _writing = client.as_ref().map(|client| {
-        let me = (client.clone(), replica());
+        let me = (client.clone(), own.id.to_string());
         write(me, (args, &metrics), worlds_seen.clone(), (leading, leads.clone()), &drain)
     });
     let seen = Seen { inventories: inventories_seen.clone(), leads };
@@ -81,19 +83,18 @@ async fn serve(args: &Run) -> Result<()> {
 
     let listener = listen(args.listen).await?;
     let address = listener.local_addr()?;
-    let admin = match args.admin {
-        Some(admin) => Some(listen(admin).await?),
-        None => None,
-    };
+    let admin = listen_where_wanted(args.admin).await?;
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
     let (expiries, expiries_seen) = watch::channel(Expiries::new());
     let (record, applied) = (Record::default(), Applied::default());
+    let replicas = Replicas::new(own.clone(), worlds_seen.clone(), address.port());
     let pages = Pages {
         worlds: worlds_seen.clone(),
         inventories: inventories_seen.clone(),
         names: names.clone(),
         record: record.clone(),
         applied: applied.clone(),
+        replicas: replicas.clone(),
         metrics: metrics.clone(),
         expiries: expiries_seen,
         webhook: args.webhook.is_some(),
@@ -117,13 +118,13 @@ async fn serve(args: &Run) -> Result<()> {
     };
     let kept = keeper.channels(first, expiries)?;
     let (authorities, credentials) = (kept.authorities.subscribe(), kept.credentials.subscribe());
+    replicas.certified(credentials.clone());
     let _copying = cluster.map(|cluster| cluster.copies(seen, kept.authorities.subscribe()));
     let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
     let certifier =
         Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
-    let quotas = Quotas::default();
-    let worlds = worlds_seen.clone();
-    let sight = Sight { worlds, drain: drain.clone(), metrics, quotas, record, applied };
+    let (worlds, quotas) = (worlds_seen.clone(), Quotas::default());
+    let sight = Sight { worlds, drain: drain.clone(), metrics, quotas, record, applied, own };
     let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;
@@ -240,10 +241,18 @@ fn write(
     [tasks::spawn_owned("lease", candidate), tasks::spawn_owned("status", writer)]
 }
 
-/// What no other replica is called: the pod's name, and something of this process, as a container that restarts keeps its pod's name.
-fn replica() -> String {
+/// This replica. Its id has the pod's name, and something of this process, as a container that restarts keeps its pod's name.
+fn own(names: &MeshNames) -> Result<Own> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{}-{:08x}", host.trim(), Random::from_entropy().next_u64() as u32)
+    let id = format!("{}-{:08x}", host.trim(), Random::from_entropy().next_u64() as u32);
+    Own::new(names, host.trim(), &id).map_err(anyhow::Error::msg)
+}
+
+async fn listen_where_wanted(address: Option<std::net::SocketAddr>) -> Result<Option<TcpListener>> {
+    match address {
+        Some(address) => listen(address).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener> {

@@ -21,7 +21,7 @@ mod recorded;
 mod shown;
 
 pub use question::Refused;
-pub use recorded::Recorded;
+pub use recorded::{Recorded, of_record};
 
 use crate::world::World;
 use leno_api::outbound::Target;

@@ -2,18 +2,21 @@
 //!
 //! A stream is pulled: it looks at the latest world when the connection has room, so a slow reader holds up nobody
 //! and skips what it was too slow for. [`follow`] is that; [`destination`], [`outbound`] and [`inbound`] are the
-//! services; [`record`] and [`applied`] take what proxies report; [`member`] says who may ask.
+//! services; [`record`] and [`applied`] take what proxies report; [`replica`] gives it to other replicas;
+//! [`member`] says who may ask.
 
 pub mod applied;
 pub mod destination;
 pub mod inbound;
 pub mod outbound;
 pub mod record;
+pub mod replica;
 
 use crate::applied::{Applied, Watch, Watched};
 use crate::metrics::{Metrics, Open};
 use crate::quota::{Quotas, Share};
 use crate::record::Record;
+use crate::replicas::Own;
 use crate::world::{Ground, World};
 use futures_util::stream::{Stream, unfold};
 use leno_model::name::{PeerName, SpiffeId, WorkloadId};
@@ -59,6 +62,8 @@ pub struct Sight {
     pub record: Record,
     /// What proxies have applied.
     pub applied: Applied,
+    /// This replica.
+    pub own: Own,
 }
 
 /// What a stream is opened for.

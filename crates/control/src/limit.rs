@@ -124,6 +124,14 @@ pub const RECORD_ENTRIES_MAX: usize = 100_000;
 pub const RECORD_SLOT: Duration = Duration::from_secs(300);
 /// Reports of one pod's proxy in a minute: twelve, some of them in several messages.
 pub const RECORD_REPORTS_PER_POD_MINUTE_MAX: usize = 120;
+/// A replica gives its part of an answer within this.
+pub const REPLICA_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Other replicas that are asked at once.
+pub const REPLICAS_MAX: usize = 16;
+/// Questions that go to other replicas at once; more wait.
+pub const REPLICA_QUESTIONS_MAX: usize = 2;
+/// A part of an answer: 100,000 kinds of traffic are about 20 MB.
+pub const REPLICA_PART_BYTES_MAX: usize = 24 << 20;
 /// What an operator may send to be simulated.
 pub const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 /// Messages of one report of applied configuration in a second. A proxy gathers for 10 ms, so it sends at most 100.

@@ -1,6 +1,10 @@
 //! What reached workloads within the last hour, as their proxies report it. In memory only: it may be lost without harm.
 //!
+//! [`gathered`] joins the records of all replicas.
+//!
 //! Slots of five minutes hold the counts. Every number has a limit, so that no proxy fills the memory of the control plane.
+
+pub mod gathered;
 
 use crate::limit::{
     RECORD_ENTRIES_MAX, RECORD_ENTRIES_PER_WORKLOAD_MAX, RECORD_REPORTS_PER_POD_MINUTE_MAX,
@@ -8,6 +12,7 @@ use crate::limit::{
 };
 use leno_model::name::SpiffeId;
 use leno_model::record::Entry;
+pub use leno_model::record::{Seen, Workload};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,25 +20,11 @@ use std::time::{Duration, Instant};
 /// Slots of an hour.
 const SLOTS: usize = 12;
 
-/// A workload: namespace, kind and name, as `shop`, `deployment`, `web`.
-pub type Workload = (Arc<str>, Arc<str>, Arc<str>);
-
 /// The record of all workloads; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Record {
     started: Instant,
     kept: Arc<Mutex<Kept>>,
-}
-
-/// What was seen of one workload.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
-    /// Whose proxies reported it.
-    pub workload: Workload,
-    /// Kinds of traffic, in order, each with its count.
-    pub entries: Vec<(Entry, u64)>,
-    /// Requests and connections that the record had no room for.
-    pub lost: u64,
 }
 
 #[derive(Debug, Default)]
@@ -139,12 +130,18 @@ impl Record {
     /// What was seen of the workloads of a namespace.
     #[must_use]
     pub fn seen(&self, namespace: &str, now: Instant) -> Vec<Seen> {
-        self.all(now).into_iter().filter(|seen| &*seen.workload.0 == namespace).collect()
+        self.within(Some(namespace), now)
     }
 
     /// What was seen of all workloads.
     #[must_use]
     pub fn all(&self, now: Instant) -> Vec<Seen> {
+        self.within(None, now)
+    }
+
+    /// What was seen of the workloads of a namespace, or of all.
+    #[must_use]
+    pub fn within(&self, namespace: Option<&str>, now: Instant) -> Vec<Seen> {
         let slot = self.slot(now);
         let kept = self.kept();
         let of = |(workload, of): (&Workload, &Entries)| {
@@ -153,7 +150,8 @@ impl Record {
             entries.sort_unstable();
             Seen { workload: workload.clone(), entries, lost: of.lost.sum(slot) }
         };
-        let all = kept.workloads.iter().map(of);
+        let is_wanted = |workload: &Workload| namespace.is_none_or(|name| *name == *workload.0);
+        let all = kept.workloads.iter().filter(|(workload, _)| is_wanted(workload)).map(of);
         all.filter(|seen| !seen.entries.is_empty() || seen.lost > 0).collect()
     }
 

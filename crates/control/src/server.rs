@@ -10,6 +10,7 @@ use crate::discovery::destination::Destinations;
 use crate::discovery::inbound::Inbound;
 use crate::discovery::outbound::Outbound;
 use crate::discovery::record::Recorder;
+use crate::discovery::replica::Reader;
 use crate::discovery::{Peer, Sight};
 use crate::door::Door;
 use crate::limit::{
@@ -23,6 +24,7 @@ use futures_util::stream::{StreamExt, once, pending};
 use leno_api::applied::service::AppliedServer;
 use leno_api::outbound::service::OutboundPoliciesServer;
 use leno_api::record::service::RecordServer;
+use leno_api::replica::service::ReplicaServer;
 use leno_model::name::{PeerName, SpiffeId};
 use leno_runtime::drain::Drain;
 use leno_runtime::listen::{self, Admission, Class, Limits, Place};
@@ -103,7 +105,8 @@ fn routes(sight: Sight, certifier: Certifier) -> Routes {
                 .max_decoding_message_size(limited),
         )
         .add_service(RecordServer::new(Recorder(sight.clone()), limited))
-        .add_service(AppliedServer::new(Reports(sight), limited))
+        .add_service(AppliedServer::new(Reports(sight.clone()), limited))
+        .add_service(ReplicaServer::new(Reader(sight), limited))
 }
 
 /// What serves a connection without client certificate.

@@ -43,6 +43,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
+/// The service account of the control plane.
+pub const CONTROL_ACCOUNT: &str = "leno-control";
+
 /// Names that are the same in the whole mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshNames {

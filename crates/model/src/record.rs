@@ -12,7 +12,7 @@ pub use judge::{Judged, judge};
 use crate::policy::{Network, PeerTls, private_networks};
 use ipnet::IpNet;
 use std::net::IpAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Traffic of one kind that reached a port of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +29,20 @@ pub struct Entry {
     pub outcome: Outcome,
     /// The rule that decided, in words; empty where none did.
     pub rule: Box<str>,
+}
+
+/// A workload: namespace, kind and name, as `shop`, `deployment`, `web`.
+pub type Workload = (Arc<str>, Arc<str>, Arc<str>);
+
+/// What was seen of one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Whose proxies reported it.
+    pub workload: Workload,
+    /// Kinds of traffic, in order, each with its count.
+    pub entries: Vec<(Entry, u64)>,
+    /// Requests and connections that the record had no room for.
+    pub lost: u64,
 }
 
 /// A kind of request.

@@ -1,11 +1,11 @@
 //! The service `leno.v1.Record`: one method, `Report`.
 
 use super::{AcknowledgedMessage, SumsMessage};
+use crate::unary;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::client::GrpcService;
-use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::{Body, BoxFuture, Bytes, Service, StdError, http};
 use tonic::server::{NamedService, UnaryService};
 use tonic::{Request, Response, Status};
@@ -34,13 +34,7 @@ where
     C::ResponseBody: Body<Data = Bytes> + Send + 'static,
     <C::ResponseBody as Body>::Error: Into<StdError> + Send,
 {
-    let mut client = tonic::client::Grpc::new(channel);
-    client.ready().await.map_err(|error| {
-        let error: StdError = error.into();
-        Status::unavailable(format!("the channel is not ready: {error}"))
-    })?;
-    let (path, codec) = (PathAndQuery::from_static(REPORT), ProstCodec::default());
-    client.unary(Request::new(sums), path, codec).await.map(Response::into_inner)
+    unary::call(channel, REPORT, sums, None).await
 }
 
 /// Serves [`Record`].

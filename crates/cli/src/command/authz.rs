@@ -2,6 +2,7 @@
 
 use super::diagnostics::encoded;
 use super::explain::{ask, list, object, workload};
+use super::policy::warn_of_missing;
 use crate::args::Authz;
 use crate::home::Home;
 use crate::output;
@@ -20,6 +21,8 @@ pub(super) fn run(state_dir: Option<&Path>, wanted: &Authz) -> anyhow::Result<()
     let record = record.unwrap_or_default();
     answer["seen"] = seen(&answer, &record);
     answer["reach_seconds"] = record["reach_seconds"].clone();
+    answer["missing"] = record["missing"].clone();
+    warn_of_missing(&record);
     let text = output::structured(wanted.flags.output, &answer)?;
     output::print(&text.unwrap_or_else(|| table(&answer) + &reached(&answer)))?;
     if answer["meshed"] != Value::Bool(true) {

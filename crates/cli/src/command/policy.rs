@@ -4,7 +4,8 @@ mod simulate;
 mod suggest;
 
 use crate::args::{AccessPolicy, PolicyVerb};
-use crate::home::Home;
+use crate::command::explain::list;
+use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,15 +19,17 @@ pub(super) fn run(state_dir: Option<&Path>, wanted: &AccessPolicy) -> anyhow::Re
     }
 }
 
-/// Says that the record of one replica is a part of the whole.
-fn warn_of_replicas(home: &Home) -> anyhow::Result<()> {
-    let replicas = home.replicas()?;
-    if replicas > 1 {
-        eprintln!(
-            "leno: the control plane has {replicas} replicas; this is the record of one of them, which lacks what other replicas received"
-        );
-    }
-    Ok(())
+/// Names replicas of the control plane whose record is missing in an answer.
+pub(super) fn warn_of_missing(answer: &Value) {
+    missing(answer).iter().for_each(|line| eprintln!("leno: {line}"));
+}
+
+fn missing(answer: &Value) -> Vec<String> {
+    let of = |one: &Value| {
+        let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+        format!("the record of {} is missing: {}", text("replica"), text("reason"))
+    };
+    list(&answer["missing"]).iter().map(of).collect()
 }
 
 /// `12 minutes`, of seconds.
@@ -34,5 +37,19 @@ fn minutes(seconds: u64) -> String {
     match seconds.div_ceil(60) {
         0 | 1 => "minute".to_owned(),
         minutes => format!("{minutes} minutes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn replicas_that_do_not_answer_are_named() {
+        let reason = "it did not answer within 2 s";
+        let answer = json!({"missing": [{"replica": "leno-control-abc", "reason": reason}]});
+        let expected = "the record of leno-control-abc is missing: it did not answer within 2 s";
+        assert_eq!(super::missing(&answer), [expected]);
+        assert!(super::missing(&json!({"missing": []})).is_empty());
     }
 }

@@ -3,8 +3,8 @@
 use super::attest::Tokens;
 use super::issue::{moment, positive};
 use super::{Authority, issue};
-use crate::world::MeshNames;
 use crate::world::pod::identity;
+use crate::world::{CONTROL_ACCOUNT, MeshNames};
 use anyhow::{Context, Result, bail, ensure};
 use leno_runtime::file::{create_durably, write_durably};
 use leno_tls::{Anchors, Credential, validity};
@@ -27,8 +27,6 @@ pub const ROOT_LIFE_SECONDS: u64 = 10 * 365 * DAY;
 pub const ISSUER_LIFE_SECONDS: u64 = 365 * DAY;
 /// An issuer that a user brings must live at least this long.
 pub const ISSUER_REMAINING_SECONDS_MIN: u64 = 60 * 60;
-/// Our own leaf is for this service account.
-pub const CONTROL_ACCOUNT: &str = "leno-control";
 const CLOCK_SKEW_SECONDS: u64 = 60;
 
 const ROOT_FILE: &str = "root.pem";

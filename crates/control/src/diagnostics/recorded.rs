@@ -5,12 +5,15 @@
 //! - `/diagnostics/suggest?namespace=NAMESPACE&audit=true`: the least policy that allows that.
 //! - `PUT /diagnostics/simulate?namespace=NAMESPACE` with manifests as its body: what they would change, for all namespaces where none
 //!   is named.
+//!
+//! Each of the last three names replicas of the control plane whose record is missing: `missing[]`, with `replica` and `reason`.
 
 use super::question::{Query, Refused};
 use super::shown::resource;
 use crate::applied::Applied;
 use crate::applied::answer::Answer;
-use crate::record::{Record, Seen};
+use crate::record::Seen;
+use crate::record::gathered::Gathered;
 use crate::simulation::{Change, simulate};
 use crate::source::Inventory;
 use crate::suggestion::{Today, suggest};
@@ -29,8 +32,20 @@ pub struct Recorded<'a> {
     pub world: &'a World,
     pub inventory: &'a Inventory,
     pub names: &'a MeshNames,
-    pub record: &'a Record,
+    /// The record of the namespace that the question is about.
+    pub gathered: &'a Gathered,
     pub applied: &'a Applied,
+}
+
+/// Whether an answer needs the record: of one namespace, or of all. `None` where it does not.
+#[must_use]
+pub fn of_record(path: &str, query: &str) -> Option<Option<String>> {
+    let namespace = Query::read(query).get("namespace").map(str::to_owned);
+    match path {
+        "/diagnostics/record" | "/diagnostics/suggest" => namespace.map(Some),
+        "/diagnostics/simulate" => Some(namespace),
+        _ => None,
+    }
 }
 
 impl<'a> Recorded<'a> {
@@ -46,7 +61,7 @@ impl<'a> Recorded<'a> {
             "/diagnostics/applied" => Some(Ok(self.applied(&query))),
             "/diagnostics/record" => Some(self.seen(&query)),
             "/diagnostics/suggest" => Some(self.suggested(&query)),
-            "/diagnostics/simulate" => Some(self.simulated(&query, body)),
+            "/diagnostics/simulate" => Some(self.simulated(body)),
             _ => None,
         }
     }
@@ -65,30 +80,26 @@ impl<'a> Recorded<'a> {
     }
 
     fn seen(&self, query: &Query) -> Result<Value, Refused> {
-        let now = Instant::now();
         let namespace = query.get("namespace").ok_or(USAGE)?;
-        let workloads = self.record.seen(namespace, now);
+        let workloads = &self.gathered.seen;
         Ok(json!({
             "namespace": namespace,
-            "reach_seconds": self.record.reach(now).as_secs(),
+            "reach_seconds": self.gathered.reach.as_secs(),
             "workloads": workloads.iter().map(workload).collect::<Vec<_>>(),
+            "missing": self.missing(),
         }))
     }
 
-    fn simulated(&self, query: &Query, body: Option<&str>) -> Result<Value, Refused> {
-        let now = Instant::now();
-        let seen = match query.get("namespace") {
-            Some(namespace) => self.record.seen(namespace, now),
-            None => self.record.all(now),
-        };
-        let simulation = simulate(&self.today(), body.ok_or(NO_BODY)?, &seen);
+    fn simulated(&self, body: Option<&str>) -> Result<Value, Refused> {
+        let seen = &self.gathered.seen;
+        let simulation = simulate(&self.today(), body.ok_or(NO_BODY)?, seen);
         let changes = |changes: &[Change]| changes.iter().map(change).collect::<Vec<_>>();
         let unseen = simulation.unseen.iter().map(|((namespace, kind, name), port)| {
             json!({"namespace": &**namespace, "workload": format!("{kind}/{name}"), "port": port})
         });
         let lost: u64 = seen.iter().map(|seen| seen.lost).sum();
         Ok(json!({
-            "reach_seconds": self.record.reach(now).as_secs(),
+            "reach_seconds": self.gathered.reach.as_secs(),
             "denied": changes(&simulation.denied),
             "opened": changes(&simulation.opened),
             "unknown": changes(&simulation.unknown),
@@ -96,22 +107,28 @@ impl<'a> Recorded<'a> {
             "unseen": unseen.collect::<Vec<_>>(),
             "lost": lost,
             "problems": simulation.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "missing": self.missing(),
         }))
     }
 
     fn suggested(&self, query: &Query) -> Result<Value, Refused> {
-        let now = Instant::now();
         let namespace = query.get("namespace").ok_or(USAGE)?;
-        let seen = self.record.seen(namespace, now);
-        let suggestion = suggest(&self.today(), &seen, query.get("audit") == Some("true"));
+        let seen = &self.gathered.seen;
+        let suggestion = suggest(&self.today(), seen, query.get("audit") == Some("true"));
         Ok(json!({
             "namespace": namespace,
-            "reach_seconds": self.record.reach(now).as_secs(),
+            "reach_seconds": self.gathered.reach.as_secs(),
             "workloads": seen.len(),
             "yaml": suggestion.yaml,
             "notes": suggestion.notes,
             "missed": suggestion.missed.iter().map(entry).collect::<Vec<_>>(),
+            "missing": self.missing(),
         }))
+    }
+
+    fn missing(&self) -> Vec<Value> {
+        let missing = self.gathered.missing.iter();
+        missing.map(|(replica, reason)| json!({"replica": &**replica, "reason": reason})).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Pods and Services by the names that operators use.
 
-use super::World;
 use super::pod::Pod;
 use super::service::{Service, ServiceKey};
+use super::{CONTROL_ACCOUNT, World};
 use leno_model::name::{Resource, WorkloadId};
 use leno_model::workload::Endpoint;
 use std::collections::BTreeSet;
@@ -15,6 +15,13 @@ impl World {
         let first = WorkloadId { namespace: namespace.into(), pod: Arc::default() };
         let here = self.pods.range(first.clone()..);
         here.take_while(move |(id, _)| id.namespace == first.namespace).map(|(_, pod)| pod)
+    }
+
+    /// The pods of the control plane that are not ending, each with an address.
+    pub fn control_pods(&self) -> impl Iterator<Item = (&Arc<Pod>, IpAddr)> {
+        let pods = self.pods_of_namespace(&self.names.control_namespace);
+        let own = pods.filter(|pod| &*pod.service_account == CONTROL_ACCOUNT && !pod.terminating);
+        own.filter_map(|pod| Some((pod, *pod.addresses.first()?)))
     }
 
     /// The ports of a pod that a Server selects, a Service leads to or a container names.

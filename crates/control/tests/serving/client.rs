@@ -11,6 +11,7 @@ use leno_control::discovery::Sight;
 use leno_control::metrics::Metrics;
 use leno_control::quota::Quotas;
 use leno_control::record::Record;
+use leno_control::replicas::{Own, Replicas};
 use leno_control::server;
 use leno_control::source::layers::Layers;
 use leno_control::source::parse::parse;
@@ -57,8 +58,9 @@ pub(super) struct Mesh {
     drain: Drain,
     pub(super) record: Record,
     pub(super) applied: Applied,
+    pub(super) replicas: Replicas,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
-    _state: tempfile::TempDir,
+    _state: Option<tempfile::TempDir>,
 }
 
 fn now() -> u64 {
@@ -79,9 +81,26 @@ impl Mesh {
     pub(super) async fn start(texts: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = State::open(folder.path()).unwrap();
+        let authority = Arc::new(state.authority(&MeshNames::default(), now()).unwrap());
+        let issuer = (authority, Arc::new(state.tokens().unwrap()));
+        let mesh = Self::listen("127.0.0.1:0".parse().unwrap(), texts, issuer, "one").await;
+        Self { _state: Some(folder), ..mesh }
+    }
+
+    /// A replica with the same issuer and port, at another address. Its host has the name of no pod.
+    pub(super) async fn replica(&self, ip: &str, texts: &[&str]) -> Self {
+        let address = SocketAddr::new(ip.parse().unwrap(), self.address.port());
+        let issuer = (self.authority.clone(), self.tokens.clone());
+        Self::listen(address, texts, issuer, ip).await
+    }
+
+    async fn listen(
+        address: SocketAddr,
+        texts: &[&str],
+        (authority, tokens): (Arc<Authority>, Arc<Tokens>),
+        id: &str,
+    ) -> Self {
         let names = MeshNames::default();
-        let authority = Arc::new(state.authority(&names, now()).unwrap());
-        let tokens = Arc::new(state.tokens().unwrap());
         let life = Duration::from_secs(3600);
         let own = authority.own_credential(&names, now(), life).unwrap();
         let own = Credentials::new(own, authority.anchors.clone(), CONTROL);
@@ -90,6 +109,12 @@ impl Mesh {
         let drain = Drain::new();
         let (drain_of_streams, quotas) = (drain.clone(), Quotas::default());
         let (record, applied) = (Record::default(), Applied::default());
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let credentials = watch::channel(own).1;
+        let own = Own::new(&names, &format!("host-{id}"), id).unwrap();
+        let replicas = Replicas::new(own.clone(), seen.clone(), address.port());
+        replicas.certified(credentials.clone());
         let sight = Sight {
             worlds: seen,
             drain: drain_of_streams,
@@ -97,15 +122,36 @@ impl Mesh {
             quotas,
             record: record.clone(),
             applied: applied.clone(),
+            own,
         };
         let issuing = watch::channel(authority.clone()).1;
         let certifier = Certifier::new(issuing, tokens.clone(), names, life, metrics);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let credentials = watch::channel(own).1;
         let serving = server::serve(listener, credentials, sight, certifier);
         let serving = tasks::spawn("test server", serving);
-        Self { address, worlds, authority, tokens, drain, record, applied, serving, _state: folder }
+        let _state = None;
+        Self {
+            address,
+            worlds,
+            authority,
+            tokens,
+            drain,
+            record,
+            applied,
+            replicas,
+            serving,
+            _state,
+        }
+    }
+
+    /// What this replica asks others at another port.
+    pub(super) fn asking(&self, port: u16, texts: &[&str]) -> Replicas {
+        let names = MeshNames::default();
+        let own = self.authority.own_credential(&names, now(), Duration::from_secs(60)).unwrap();
+        let own = Credentials::new(own, self.authority.anchors.clone(), CONTROL);
+        let own_name = Own::new(&names, "host", "asking").unwrap();
+        let replicas = Replicas::new(own_name, watch::channel(world(texts, 1)).1, port);
+        replicas.certified(watch::channel(own).1);
+        replicas
     }
 
     /// Replaces the world.

@@ -9,6 +9,7 @@ use leno_control::limit::{
     STREAMS_PER_CONNECTION_MAX,
 };
 use leno_control::metrics::Metrics;
+use leno_control::replicas::{Own, Replicas};
 use leno_runtime::tasks;
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use linkerd2_proxy_api::outbound::outbound_policies_client::OutboundPoliciesClient;
@@ -20,6 +21,12 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::Code;
+
+/// There is no other replica.
+fn alone() -> Replicas {
+    let own = Own::new(&leno_control::world::MeshNames::default(), "pod", "id").unwrap();
+    Replicas::new(own, watch::channel(Arc::default()).1, 1)
+}
 
 /// Connections that send nothing, from several addresses.
 async fn crowd(address: SocketAddr, count: usize) -> Vec<TcpStream> {
@@ -43,6 +50,7 @@ async fn an_idle_crowd_at_the_admin_port_holds_up_no_probe() {
         names: leno_control::world::MeshNames::default(),
         record: leno_control::record::Record::default(),
         applied: leno_control::applied::Applied::default(),
+        replicas: alone(),
         metrics: Arc::new(Metrics::default()),
         expiries: watch::channel(Vec::new()).1,
         webhook: false,

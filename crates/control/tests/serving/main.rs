@@ -4,6 +4,7 @@
 mod client;
 mod doors;
 mod frozen;
+mod replicas;
 
 use client::{Mesh, POD, SERVICES};
 use leno_api::{applied, destination, inbound, outbound, record};

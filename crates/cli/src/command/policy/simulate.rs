@@ -1,6 +1,6 @@
 //! `leno policy simulate`: what a policy would change about traffic that was seen.
 
-use super::{minutes, warn_of_replicas};
+use super::{minutes, warn_of_missing};
 use crate::args::{Problems, Simulate};
 use crate::command::diagnostics::encoded;
 use crate::command::explain::{self, exit_code, list, object};
@@ -27,11 +27,11 @@ pub(super) fn run(state_dir: Option<&Path>, wanted: &Simulate) -> ExitCode {
 fn simulated(state_dir: Option<&Path>, wanted: &Simulate) -> anyhow::Result<bool> {
     let manifests = read(&wanted.files)?;
     let home = Home::find(state_dir, &wanted.cluster)?;
-    warn_of_replicas(&home)?;
     let namespace = wanted.namespace.as_deref();
     let query = namespace.map(|name| format!("?namespace={}", encoded(name))).unwrap_or_default();
     let page = home.control_put(&format!("/diagnostics/simulate{query}"), &manifests)?;
     let answer = explain::read(&page)?;
+    warn_of_missing(&answer);
     match wanted.output {
         Problems::Json => output::print(&format!("{answer:#}\n"))?,
         Problems::Table => output::print(&text(&answer))?,

@@ -1,6 +1,6 @@
 //! `leno policy suggest`: the least policy that allows what was seen.
 
-use super::{minutes, warn_of_replicas};
+use super::{minutes, warn_of_missing};
 use crate::args::{Suggest, TreeFormat};
 use crate::command::diagnostics::encoded;
 use crate::command::explain::{ask, list};
@@ -11,11 +11,11 @@ use std::path::Path;
 
 pub(super) fn run(state_dir: Option<&Path>, wanted: &Suggest) -> anyhow::Result<()> {
     let home = Home::find(state_dir, &wanted.cluster)?;
-    warn_of_replicas(&home)?;
     let namespace = wanted.namespace.as_deref().unwrap_or_else(|| home.namespace());
     let audit = if wanted.audit { "&audit=true" } else { "" };
     let answer =
         ask(&home, &format!("/diagnostics/suggest?namespace={}{audit}", encoded(namespace)))?;
+    warn_of_missing(&answer);
     if wanted.output == TreeFormat::Json {
         return Ok(output::print(&format!("{answer:#}\n"))?);
     }
