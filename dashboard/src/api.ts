@@ -146,9 +146,20 @@ export interface Aside<T> {
   answer: T | null;
 }
 
+/** What a rule decided about a client within the last hour, as the control plane recorded it. */
+export interface Decided {
+  verdict: "allowed" | "audited" | "denied" | "no-route";
+  /** Empty where no rule decided. */
+  rule: string;
+  /** Requests and connections. */
+  count: number;
+}
+
 export interface EdgeAside {
   denials: Denial[];
   budgets: Budget[];
+  /** Null where the control plane does not answer, or the server has no proxy. */
+  recorded: Decided[] | null;
   failed: string | null;
 }
 

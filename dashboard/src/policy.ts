@@ -1,6 +1,6 @@
 // Verdicts of policy, denials and retries, in the panels of an edge and of a workload.
 
-import type { Aside, Budget, Denial, EdgeAside, EdgeDetails, Explanation, NodeAside, Policy, RuleRow } from "./api";
+import type { Aside, Budget, Decided, Denial, EdgeAside, EdgeDetails, Explanation, NodeAside, Policy, RuleRow } from "./api";
 import { h } from "./dom";
 import * as format from "./format";
 import { type Node_, more, section } from "./parts";
@@ -30,10 +30,22 @@ function verdicts(rules: RuleRow[]): Node_ {
 export function edge(details: EdgeDetails, aside: Aside<EdgeAside> | null, open: string, explanation: Aside<Explanation> | null): Node_[] {
   const shared = details.is_account_shared ? h("p", { class: "soft" }, "The client shares its ServiceAccount with other workloads, which are counted here, too.") : null;
   const none = h("p", { class: "soft" }, "No proxy of the server decided about this client in this window.");
-  const parts = [section("Policy", details.rules.length ? verdicts(details.rules) : none, more(details.rules.length, RULES_MAX), shared)];
+  const parts = [section("Policy", details.rules.length ? verdicts(details.rules) : none, more(details.rules.length, RULES_MAX), shared, lastHour(aside?.answer?.recorded ?? []))];
   const denials = aside?.answer?.denials ?? [];
   if (details.denied > 0 || denials.length) parts.push(denied(denials, aside, open, explanation));
   return parts;
+}
+
+/** Verdicts of the record, which is older than this page. */
+function lastHour(recorded: Decided[]): Node_ | null {
+  if (!recorded.length) return null;
+  const words = { allowed: "allowed", audited: "audited", denied: "denied", "no-route": "no route" };
+  const rows = recorded.slice(0, RULES_MAX).map((row) => h("tr", {},
+    h("td", { class: row.verdict === "denied" || row.verdict === "no-route" ? "bad" : row.verdict === "audited" ? "warn" : "" }, words[row.verdict]),
+    h("td", {}, row.rule || "no rule admits it"),
+    h("td", { class: "n" }, format.count(row.count))));
+  return h("div", {}, h("h3", {}, "In the last hour"), h("table", { class: "rules", "aria-label": "Verdicts of the last hour" },
+    h("thead", {}, h("tr", {}, ...["Verdict", "Rule"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", class: "n", title: "Requests and connections" }, "Count"))), h("tbody", {}, ...rows)), more(recorded.length, RULES_MAX));
 }
 
 function denied(denials: Denial[], aside: Aside<EdgeAside> | null, open: string, explanation: Aside<Explanation> | null): Node_ {

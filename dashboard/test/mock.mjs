@@ -170,7 +170,7 @@ export function answer(state, url, at) {
     }
     const denial = (id, seconds, path) => ({ id, at: Math.floor(at - seconds), method: "POST", path, port: 8080, by: `Server ${node.namespace}/${node.name}`, pod: `${node.name}-7d9c5b6f4-abcd0` });
     const budgets = call.success < 1 ? [{ pod: `${nodes[call.from].name}-7d9c5b6f4-abcd0`, destination: `${node.name}.${node.namespace}.svc.cluster.local:80`, requests: 214, retries: 36, left: 6, interval_seconds: 10 }] : [];
-    return { waiting: false, failed: null, answer: { denials: call.denied ? [denial("3f9a01c200000a17", 4, "/v1/refund"), denial("3f9a01c200000a16", 9, "/v1/refund/batch?")] : [], budgets, failed: null } };
+    return { waiting: false, failed: null, answer: { denials: call.denied ? [denial("3f9a01c200000a17", 4, "/v1/refund"), denial("3f9a01c200000a16", 9, "/v1/refund/batch?")] : [], budgets, recorded: call.denied ? [{ verdict: "denied", rule: "", count: 41 }, { verdict: "allowed", rule: "AuthorizationPolicy shop/api", count: 7210 }] : [], failed: null } };
   }
   if (url.pathname === "/api/denial") return { waiting: false, failed: null, answer: { allowed: false, text: explanation(url.searchParams.get("id")) } };
   return undefined;

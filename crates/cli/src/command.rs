@@ -18,6 +18,7 @@ mod logs;
 mod pods;
 mod policy;
 mod reach;
+mod recorded;
 mod routes;
 mod stat;
 mod tap;
@@ -30,6 +31,7 @@ mod version;
 pub(crate) use authz::rows_of as policy_rows;
 pub(crate) use diagnostics::encoded;
 pub(crate) use explain::{denial, object as policy_object};
+pub(crate) use recorded::Recorded;
 
 use crate::args::home::Environment;
 use crate::args::{Args, Verb};

@@ -1,9 +1,12 @@
 //! `leno stat` of pods in both directions, and `leno edges`.
 
+use super::recorded::{Decided, Recorded, denied};
 use crate::args::{self, Format, Shown};
-use crate::home::Home;
+use crate::home::{Home, Member};
 use crate::output;
 use leno_up::figures::reading::{self, Figures, Hop, Reading, Stat};
+use serde::Serialize;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// A window shorter than this counts noise.
@@ -80,6 +83,8 @@ fn stat_table(stats: &[Stat], wide: bool) -> String {
 
 /// Columns at the end that only the wide table has.
 const RATES: usize = 7;
+/// Columns of edges that only the wide table has.
+const WIDE: usize = 5;
 /// A terminal's width, where standard output is not a terminal.
 const COLUMNS: usize = 100;
 
@@ -121,14 +126,78 @@ pub(super) fn edges(home: &Home, wanted: &Shown) -> anyhow::Result<()> {
         let members = home.members(&wanted.scope)?;
         let readings: Vec<Reading> = home.readings(&members)?;
         let hops = reading::hops(&readings);
-        if let Some(text) = output::structured(wanted.output, &hops)? {
+        let edges = match wanted.output {
+            Format::Name | Format::Table => bare(hops),
+            Format::Wide | Format::Json | Format::Yaml => decided(home, &members, hops),
+        };
+        if let Some(text) = output::structured(wanted.output, &edges)? {
             return Ok(text);
         }
         Ok(match wanted.output {
-            Format::Name => names(hops.iter().map(|hop| hop.pod.as_str())),
-            format => edges_table(&hops, format == Format::Wide),
+            Format::Name => names(edges.iter().map(|edge| edge.hop.pod.as_str())),
+            format => edges_table(&edges, format == Format::Wide),
         })
     })
+}
+
+/// A hop, and what policy decided about it within the last hour.
+#[derive(Debug, Serialize)]
+struct Edge {
+    #[serde(flatten)]
+    hop: Hop,
+    /// Of the client and the whole workload, the worst first. `null` for outbound hops, and where there is no record.
+    policy: Option<Vec<Decided>>,
+    /// Requests and connections among them that were denied.
+    denied: Option<u64>,
+}
+
+fn bare(hops: Vec<Hop>) -> Vec<Edge> {
+    hops.into_iter().map(|hop| Edge { hop, policy: None, denied: None }).collect()
+}
+
+/// The proxy of the server decides, so the record has inbound hops.
+fn decided(home: &Home, members: &[Member], hops: Vec<Hop>) -> Vec<Edge> {
+    let inbound = hops.iter().filter(|hop| is_inbound(hop));
+    let namespaces: BTreeSet<&str> = inbound.map(|hop| hop.namespace.as_str()).collect();
+    match Recorded::of_namespaces(home, &namespaces) {
+        Ok(recorded) => with_verdicts(&recorded, members, hops),
+        // The counts of proxies are complete without it.
+        Err(error) => {
+            eprintln!("leno: the record of the control plane cannot be read: {error:#}");
+            bare(hops)
+        }
+    }
+}
+
+fn with_verdicts(recorded: &Recorded, members: &[Member], hops: Vec<Hop>) -> Vec<Edge> {
+    let pods: HashMap<(&str, &str), &Member> =
+        members.iter().map(|one| ((one.namespace.as_str(), one.name.as_str()), one)).collect();
+    let edge = |hop: Hop| {
+        let pod = pods.get(&(hop.namespace.as_str(), hop.pod.as_str()));
+        let workload = pod.map(|pod| match pod.workload.as_str() {
+            "" => format!("pod/{}", pod.name),
+            workload => workload.to_owned(),
+        });
+        let policy = workload
+            .filter(|_| is_inbound(&hop))
+            .map(|of| recorded.decided(&hop.namespace, &of, |client| client == hop.client));
+        Edge { denied: policy.as_deref().map(denied), policy, hop }
+    };
+    hops.into_iter().map(edge).collect()
+}
+
+fn is_inbound(hop: &Hop) -> bool {
+    hop.direction == "inbound"
+}
+
+/// The worst verdict with its rule, and how many others there are.
+fn verdict(policy: Option<&[Decided]>) -> [String; 2] {
+    let Some((worst, others)) = policy.and_then(<[_]>::split_first) else {
+        return ["-".to_owned(), "-".to_owned()];
+    };
+    let more = if others.is_empty() { String::new() } else { format!(" (+{})", others.len()) };
+    let rule = if worst.rule.is_empty() { "no rule" } else { &worst.rule };
+    [worst.verdict.clone(), format!("{rule}{more}")]
 }
 
 /// `shop/web` for `spiffe://cluster.local/ns/shop/sa/web`, two of which make a line too long for a terminal. Other names stay whole.
@@ -138,7 +207,7 @@ pub(super) fn short(identity: &str) -> String {
     parts.map_or_else(|| identity.to_owned(), |(namespace, name)| format!("{namespace}/{name}"))
 }
 
-fn edges_table(hops: &[Hop], wide: bool) -> String {
+fn edges_table(edges: &[Edge], wide: bool) -> String {
     let headings = [
         "SEEN BY",
         "DIRECTION",
@@ -149,14 +218,18 @@ fn edges_table(hops: &[Hop], wide: bool) -> String {
         "SUCCESS",
         "SERVICE",
         "CONNECTIONS",
+        "VERDICT",
+        "RULE",
+        "DENIED/H",
     ];
     let shown = |identity: &str| match identity {
         "" => "-".to_owned(),
         identity if wide => identity.to_owned(),
         identity => short(identity),
     };
-    let row = |hop: &Hop| {
-        vec![
+    let row = |edge: &Edge| {
+        let hop = &edge.hop;
+        let mut row = vec![
             if wide { format!("{}/{}", hop.namespace, hop.pod) } else { hop.pod.clone() },
             hop.direction.clone(),
             shown(&hop.client),
@@ -166,13 +239,16 @@ fn edges_table(hops: &[Hop], wide: bool) -> String {
             percent(hop.success_rate),
             shown(&hop.service),
             hop.connections.to_string(),
-        ]
+        ];
+        row.extend(verdict(edge.policy.as_deref()));
+        row.push(edge.denied.map_or_else(|| "-".to_owned(), |count| count.to_string()));
+        row
     };
-    let rows: Vec<Vec<String>> = hops.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = edges.iter().map(row).collect();
     if wide {
         return output::whole_table(&headings, &rows);
     }
-    let seen = headings.len() - 2;
+    let seen = headings.len() - WIDE;
     let rows: Vec<_> = rows.iter().map(|row| row[..seen].to_vec()).collect();
     let columns = output::terminal_columns().unwrap_or(COLUMNS);
     output::table_within(&headings[..seen], &rows, columns)
@@ -197,10 +273,28 @@ mod tests {
             success_rate: Some(1.0),
             connections: 4,
         };
-        let shown = edges_table(std::slice::from_ref(&hop), false);
+        let edges = bare(vec![hop]);
+        let shown = edges_table(&edges, false);
         assert!(shown.contains("productpage  reviews"), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= COLUMNS), "{shown}");
-        assert!(edges_table(&[hop], true).contains(&identity("reviews")));
+        assert!(edges_table(&edges, true).contains(&identity("reviews")));
         assert_eq!(short("web.shop.serviceaccount.identity"), "web.shop.serviceaccount.identity");
+    }
+
+    #[test]
+    fn the_worst_verdict_of_a_hop_is_shown() {
+        let one = |verdict: &str, rule: &str, count| Decided {
+            verdict: verdict.into(),
+            rule: rule.into(),
+            count,
+        };
+        let check = |policy: Option<&[Decided]>, expected: [&str; 2]| {
+            assert_eq!(verdict(policy), expected, "{policy:?}");
+        };
+        let allowed = one("allowed", "Server shop/web", 3);
+        check(None, ["-", "-"]);
+        check(Some(&[]), ["-", "-"]);
+        check(Some(std::slice::from_ref(&allowed)), ["allowed", "Server shop/web"]);
+        check(Some(&[one("denied", "", 2), allowed]), ["denied", "no rule (+1)"]);
     }
 }

@@ -6,7 +6,7 @@
 use super::Shared;
 use super::counters::{Key, Node, Pods};
 use super::history::WINDOW_SECONDS_MAX;
-use crate::command::{denial, encoded, policy_object, policy_rows};
+use crate::command::{Recorded, denial, encoded, policy_object, policy_rows};
 use crate::home::{Home, Member};
 use leno_runtime::denial::DenialId;
 use serde::Serialize;
@@ -125,7 +125,7 @@ pub(super) fn run(home: &Home, shared: &Shared) {
     loop {
         let subject = shared.asides.wait();
         let answer = match &subject {
-            Subject::Edge(from, to) => Ok(edge(home, &Known::of(shared, from, to))),
+            Subject::Edge(from, to) => Ok(edge(home, &Known::of(shared, from, to), to)),
             Subject::Workload(node) => rules(home, node),
             Subject::Denial(id) => denial(home, id)
                 .map(|found| json!({"text": found.text, "allowed": found.is_allowed})),
@@ -181,7 +181,7 @@ impl Known {
     }
 }
 
-fn edge(home: &Home, known: &Known) -> Value {
+fn edge(home: &Home, known: &Known, to: &Node) -> Value {
     let mut failed = Vec::new();
     let mut denials = Vec::new();
     if known.is_denied {
@@ -209,7 +209,25 @@ fn edge(home: &Home, known: &Known) -> Value {
             }
         }
     }
-    json!({"denials": denials, "budgets": budgets, "failed": failed.first()})
+    let recorded = recorded(home, known, to, &mut failed);
+    json!({"denials": denials, "budgets": budgets, "recorded": recorded, "failed": failed.first()})
+}
+
+/// Verdicts of the last hour, by the record of the control plane. It reaches back further than a dashboard that was just started.
+fn recorded(home: &Home, known: &Known, to: &Node, failed: &mut Vec<String>) -> Value {
+    if known.servers.is_empty() {
+        return Value::Null;
+    }
+    let workload = format!("{}/{}", to.kind, to.name);
+    match Recorded::of_workload(home, &to.namespace, &workload) {
+        Ok(recorded) => {
+            json!(recorded.decided(&to.namespace, &workload, |client| known.is_client(client)))
+        }
+        Err(error) => {
+            failed.push(format!("the record of the control plane cannot be read: {error:#}"));
+            Value::Null
+        }
+    }
 }
 
 /// Whether `web.shop.svc.cluster.local:80` is `shop/web`.

@@ -1,7 +1,7 @@
 //! Answers from what proxies report.
 //!
 //! - `/diagnostics/applied?namespace=NAMESPACE`: which proxies have applied what was sent to them; all where no namespace is named.
-//! - `/diagnostics/record?namespace=NAMESPACE`: what reached its workloads within the last hour.
+//! - `/diagnostics/record?namespace=NAMESPACE&workload=KIND/NAME`: what reached its workloads, or one of them, within the last hour.
 //! - `/diagnostics/suggest?namespace=NAMESPACE&audit=true`: the least policy that allows that.
 //! - `PUT /diagnostics/simulate?namespace=NAMESPACE` with manifests as its body: what they would change, for all namespaces where none
 //!   is named.
@@ -81,11 +81,16 @@ impl<'a> Recorded<'a> {
 
     fn seen(&self, query: &Query) -> Result<Value, Refused> {
         let namespace = query.get("namespace").ok_or(USAGE)?;
-        let workloads = &self.gathered.seen;
+        let wanted = query.get("workload").map(|text| text.split_once('/').unwrap_or(("", text)));
+        let is_wanted = |seen: &&Seen| {
+            let (_, kind, name) = &seen.workload;
+            wanted.is_none_or(|wanted| wanted == (&**kind, &**name))
+        };
+        let workloads = self.gathered.seen.iter().filter(is_wanted);
         Ok(json!({
             "namespace": namespace,
             "reach_seconds": self.gathered.reach.as_secs(),
-            "workloads": workloads.iter().map(workload).collect::<Vec<_>>(),
+            "workloads": workloads.map(workload).collect::<Vec<_>>(),
             "missing": self.missing(),
         }))
     }
