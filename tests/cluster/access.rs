@@ -10,7 +10,7 @@ const ACCOUNT: &str = "--as=system:serviceaccount:leno:leno-control";
 const NOBODY: &str = "--as=system:serviceaccount:default:leno-test-nobody";
 /// What may be done to what in every namespace; behind `=` is the name of the only object. As deploy/leno/templates/rbac.yaml has it:
 /// a right that is added there is added here, and somebody has thought about it twice.
-const EVERYWHERE: [&str; 40] = [
+const EVERYWHERE: [&str; 42] = [
     "authorizationpolicies.policy.leno.dev: get list watch",
     "authorizationpolicies.policy.linkerd.io: get list watch",
     "authorizationpolicies/status.policy.leno.dev: patch",
@@ -47,6 +47,8 @@ const EVERYWHERE: [&str; 40] = [
     "serviceaccounts: get list watch",
     "services: get list watch",
     "tokenreviews.authentication.k8s.io: create",
+    "xauthorizationpolicies.gateway.networking.x-k8s.io: get list watch",
+    "xauthorizationpolicies/status.gateway.networking.x-k8s.io: patch",
     "xbackendtrafficpolicies.gateway.networking.x-k8s.io: get list watch",
     "xbackendtrafficpolicies.leno.dev: get list watch",
     "xbackendtrafficpolicies/status.gateway.networking.x-k8s.io: patch",

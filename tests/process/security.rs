@@ -2,6 +2,7 @@
 
 mod bad_clients;
 mod bad_servers;
+mod minimum;
 mod misdirected;
 mod own_ports;
 mod policy;
@@ -85,6 +86,11 @@ fn policy_objects_decide_about_connections_and_requests() {
 #[test]
 fn every_row_of_the_policy_table_holds_in_proxies() {
     policy_table::every_row();
+}
+
+#[test]
+fn gateway_policies_and_the_minimum_of_a_namespace_decide() {
+    minimum::decide();
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! - [`policy`]: policy objects in their published types.
 //! - [`fault`]: faults in their published type.
 //! - [`backend_policy`]: XBackendTrafficPolicy in its published type.
+//! - [`gateway_policy`]: the parts of an XAuthorizationPolicy.
 //! - [`file`]: directories of manifests, watched.
 //! - [`kubernetes`]: the Kubernetes API, watched.
 //!
@@ -15,6 +16,7 @@
 pub mod backend_policy;
 pub mod fault;
 pub mod file;
+pub mod gateway_policy;
 pub mod kept;
 pub mod kubernetes;
 pub mod layers;
@@ -371,6 +373,7 @@ kinds! {
     "Fault", "leno.dev", ["v1alpha1"], Fault, Policy<FaultSpec>, Policy<FaultSpec>, faults, true;
     "XBackendTrafficPolicy", "leno.dev", ["v1alpha1"], BackendPolicy, Policy<BackendPolicySpec>, Policy<BackendPolicySpec>, backend_policies, true;
     "XBackendTrafficPolicy.gateway.networking.x-k8s.io", "gateway.networking.x-k8s.io", ["v1alpha1"], GatewayBackendPolicy, Policy<BackendPolicySpec>, Policy<BackendPolicySpec>, gateway_backend_policies, true;
+    "XAuthorizationPolicy", "gateway.networking.x-k8s.io", ["v1alpha1"], GatewayAuthorizationPolicy, Policy<Value>, Policy<Value>, gateway_authorization_policies, true;
     "Server", "policy.leno.dev", ["v1beta3"], Server, Policy<ServerSpec>, Policy<ServerSpec>, servers, true;
     "AuthorizationPolicy", "policy.leno.dev", ["v1alpha1"], AuthorizationPolicy, Policy<AuthorizationPolicySpec>, Policy<AuthorizationPolicySpec>, authorization_policies, true;
     "MeshTLSAuthentication", "policy.leno.dev", ["v1alpha1"], MeshTlsAuthentication, Policy<MeshTlsAuthenticationSpec>, Policy<MeshTlsAuthenticationSpec>, mesh_tls_authentications, true;

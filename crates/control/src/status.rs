@@ -146,7 +146,7 @@ impl Writer {
         for path in paths(&verdict.key)? {
             let Some(object) = self.ask("GET", &path, None).await? else { continue };
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let next = if published_kind(verdict.key.kind) == "XBackendTrafficPolicy" {
+            let next = if OF_GATEWAY_API.contains(&published_kind(verdict.key.kind)) {
                 parents::next_ancestors(&object, verdict, &now).map(|all| json!({"ancestors": all}))
             } else {
                 parents::next_of_object(&object, verdict, &now)
@@ -193,6 +193,9 @@ impl Writer {
         }
     }
 }
+
+/// Kinds whose status has an entry for each ancestor.
+const OF_GATEWAY_API: [&str; 2] = ["XBackendTrafficPolicy", "XAuthorizationPolicy"];
 
 /// Linkerd's definitions have no status.
 fn has_status(verdict: &ObjectVerdict) -> bool {

@@ -75,6 +75,8 @@ pub const VOCABULARY: &[Word] = &[
         "ports of the application, by number, range or name, `5432,9000-9010`, that the proxy forwards as bytes without detection"),
     word("default-inbound-policy", true, To::Control, policy,
         "which clients may connect: `all-unauthenticated`, `all-authenticated` or `deny`"),
+    word(MINIMUM_POLICY, false, To::Control, policy,
+        "on a Namespace only: `deny`, `all-authenticated` or another inbound policy, which pods and Servers of the namespace cannot loosen"),
     word("proxy-log-level", true, To::Variable("LENO_PROXY_LOG"), value::log_level,
         "`info`, or `warn,leno_proxy::balance=debug`"),
     word("proxy-log-format", true, To::Variable("LENO_PROXY_LOG_FORMAT"), log_format,
@@ -117,6 +119,9 @@ pub const VOCABULARY: &[Word] = &[
     word("proxy-memory-limit", true, To::Resource("limits", "memory"), memory_limit,
         "memory limit, `8Mi` or more"),
 ];
+
+/// What only a Namespace can say.
+const MINIMUM_POLICY: &str = "minimum-inbound-policy";
 
 /// Lists of the application's own ports, which may be given by the names that its containers give them.
 const BY_NAME: [&str; 2] = ["skip-inbound-ports", "opaque-ports"];
@@ -326,6 +331,10 @@ fn read_one<'a>(
             }
             continue;
         };
+        if word.name == MINIMUM_POLICY && whose.is_empty() {
+            wrong.push(format!("annotation {key}: only a Namespace has a minimum policy"));
+            continue;
+        }
         let text = match text.trim() {
             // linkerd's way to say that there is none.
             "" if linkerd && name == "access-log" => "off",

@@ -5,6 +5,7 @@
 mod default;
 mod missing;
 mod rate;
+mod within;
 
 pub use default::{DefaultPolicy, every_network, private_networks, range};
 pub use rate::{RateLimit, RateOverride};

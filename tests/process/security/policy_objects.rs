@@ -8,12 +8,12 @@ use leno_tests::wait;
 use serde_json::{Value, json};
 
 /// The group of an object: ours, and Linkerd's, are read by the same code.
-const LENO: &str = "policy.leno.dev";
+pub(super) const LENO: &str = "policy.leno.dev";
 const LINKERD: &str = "policy.linkerd.io";
 
 /// The first word of a response, or the first line of what an application says.
 #[derive(Clone, Copy)]
-enum Says {
+pub(super) enum Says {
     Welcome,
     Status(&'static str),
     Nothing,
@@ -144,7 +144,7 @@ fn limits(mesh: &Mesh) {
 
 /// Bytes to a port of the service come to this once the proxy has the policy.
 #[track_caller]
-fn check(mesh: &Mesh, (from, port, path): (&str, u16, &str), expected: Says) {
+pub(super) fn check(mesh: &Mesh, (from, port, path): (&str, u16, &str), expected: Says) {
     let says = if port == HTTP_PORT { get(path) } else { "hello".to_owned() };
     let is_it = |answer: &str| match expected {
         Says::Welcome => answer.ends_with("welcome"),
@@ -158,7 +158,11 @@ fn check(mesh: &Mesh, (from, port, path): (&str, u16, &str), expected: Says) {
     });
 }
 
-fn server(mesh: &Mesh, group: &str, (name, port, protocol, access): (&str, u16, &str, &str)) {
+pub(super) fn server(
+    mesh: &Mesh,
+    group: &str,
+    (name, port, protocol, access): (&str, u16, &str, &str),
+) {
     object(
         mesh,
         group,
@@ -172,7 +176,7 @@ fn server(mesh: &Mesh, group: &str, (name, port, protocol, access): (&str, u16, 
     );
 }
 
-fn policy(mesh: &Mesh, name: &str, target: Value, references: Value) {
+pub(super) fn policy(mesh: &Mesh, name: &str, target: Value, references: Value) {
     object(
         mesh,
         LENO,
@@ -185,7 +189,7 @@ fn policy(mesh: &Mesh, name: &str, target: Value, references: Value) {
     );
 }
 
-fn object(mesh: &Mesh, group: &str, kind: &str, version: &str, name: &str, spec: Value) {
+pub(super) fn object(mesh: &Mesh, group: &str, kind: &str, version: &str, name: &str, spec: Value) {
     mesh.manifests()
         .write(&json!({
             "apiVersion": format!("{group}/{version}"), "kind": kind,

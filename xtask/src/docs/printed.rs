@@ -220,7 +220,13 @@ fn destination(word: &Word, variables: &[Variable<'_>]) -> (String, String) {
 fn example(word: &Word) -> Option<&'static str> {
     let key = format!("{}{}", annotation::PREFIXES[0], word.name);
     let named = |_: &str| Some(3306);
-    let is_good = |value: &&str| annotation::read([(key.as_str(), *value)], [], &named).is_ok();
+    let is_good = |value: &&str| {
+        let one = || [(key.as_str(), *value)];
+        // Some names are for Namespaces only.
+        [annotation::read(one(), [], &named), annotation::read([], one(), &named)]
+            .iter()
+            .any(Result::is_ok)
+    };
     word.meaning.split('`').skip(1).step_by(2).find(is_good)
 }
 

@@ -67,7 +67,8 @@ pub(super) fn answer(world: &World, query: &Query) -> Result<Value, Refused> {
     let journey = Journey::find(world, &client, &server, asked.as_ref());
     let decisions = decision::at_all(world, &client, &journey.endpoints, asked.as_ref());
     let denying = decisions.iter().find(|decision| !decision.allowed);
-    let smallest = denying.and_then(|denied| smallest::yaml(&client, denied, asked.as_ref()));
+    let smallest =
+        denying.and_then(|denied| smallest::yaml(world, &client, denied, asked.as_ref()));
     let allowed = denying.is_none() && !decisions.is_empty() && !journey.is_broken;
     Ok(json!({
         "allowed": allowed,

@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use watching::Watching;
 
 /// The kinds that are watched, each with its plural in the API's paths.
-pub const WATCHED: [(&str, &str); 24] = [
+pub const WATCHED: [(&str, &str); 25] = [
     ("Namespace", "namespaces"),
     ("ServiceAccount", "serviceaccounts"),
     ("Pod", "pods"),
@@ -39,6 +39,7 @@ pub const WATCHED: [(&str, &str); 24] = [
     ("Fault", "faults"),
     ("XBackendTrafficPolicy", "xbackendtrafficpolicies"),
     ("XBackendTrafficPolicy.gateway.networking.x-k8s.io", "xbackendtrafficpolicies"),
+    ("XAuthorizationPolicy", "xauthorizationpolicies"),
     ("Server", "servers"),
     ("AuthorizationPolicy", "authorizationpolicies"),
     ("MeshTLSAuthentication", "meshtlsauthentications"),

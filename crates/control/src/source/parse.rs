@@ -186,7 +186,7 @@ pub(crate) const UNKNOWN_FIELD: &str = "unknown field; it has no effect";
 pub(crate) const NOT_USED: &str = "is not used by the mesh";
 
 /// `spec.rules.0.matches` as `spec.rules[0].matches`.
-pub(super) fn readable(dotted: &str) -> String {
+pub(crate) fn readable(dotted: &str) -> String {
     let mut out = String::new();
     for part in dotted.split('.').filter(|part| !part.is_empty()) {
         if part.bytes().all(|b| b.is_ascii_digit()) {

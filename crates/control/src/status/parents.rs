@@ -61,12 +61,20 @@ pub fn next_ancestors(object: &Value, verdict: &ObjectVerdict, now: &str) -> Opt
     let is_ours = |entry: &&Value| entry["controllerName"] == CONTROLLER;
     let mut next: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
     for target in object["spec"]["targetRefs"].as_array().into_iter().flatten() {
-        let ancestor = json!({
-            "group": target["group"], "kind": target["kind"], "name": target["name"],
-            "namespace": object["metadata"]["namespace"],
-        });
+        let namespace = &object["metadata"]["namespace"];
+        let ancestor = match target["kind"].as_str() {
+            // Pods are selected by labels, and an ancestor needs a name.
+            Some("Pod") => json!({"group": "", "kind": "Namespace", "name": namespace}),
+            _ => json!({
+                "group": target["group"], "kind": target["kind"], "name": target["name"],
+                "namespace": namespace,
+            }),
+        };
         let earlier = before.iter().filter(is_ours).find(|entry| entry["ancestorRef"] == ancestor);
         let of = (earlier, verdict.generation.unwrap_or(0), now);
+        if next.iter().filter(is_ours).any(|entry| entry["ancestorRef"] == ancestor) {
+            continue;
+        }
         next.push(json!({
             "ancestorRef": ancestor,
             "controllerName": CONTROLLER,
@@ -253,6 +261,31 @@ spec:
         assert_eq!(next_ancestors(&value, verdict, THEN), None);
         value["metadata"]["generation"] = json!(4);
         assert_eq!(next_ancestors(&value, verdict, THEN), None);
+    }
+
+    /// Pods are selected by labels, so that the ancestor is their namespace.
+    #[test]
+    fn a_policy_of_pods_has_an_entry_for_its_namespace() {
+        let text = "---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XAuthorizationPolicy
+metadata: {name: p, namespace: a, generation: 3}
+spec:
+  targetRefs: [{group: '', kind: Pod, selector: {}}, {group: '', kind: Pod, selector: {}}]
+  action: ALLOW
+  enforcementLevel: Network
+";
+        let world = World::build(&by_events(text), &MeshNames::default(), 1);
+        let verdict = world.object_verdicts().next().unwrap();
+        let value: Value = serde_saphyr::from_str(text.trim_start_matches("---\n")).unwrap();
+        let next = next_ancestors(&value, verdict, NOW).unwrap();
+        assert_eq!(next.len(), 1);
+        assert_eq!(next[0]["ancestorRef"], json!({"group": "", "kind": "Namespace", "name": "a"}));
+        let accepted = &next[0]["conditions"][0];
+        assert_eq!(
+            (&accepted["status"], &accepted["reason"]),
+            (&json!("False"), &json!("Invalid"))
+        );
     }
 
     #[test]

@@ -52,8 +52,10 @@ pub(super) fn plans<'w>(today: &Today<'w>, seen: &[Seen]) -> (Vec<Plan<'w>>, Vec
         for (entry, count) in entries.iter().filter(|(entry, _)| entry.outcome.passes()) {
             let Some(policy) = today.world.inbound(&pod.id, entry.port) else { continue };
             let of_server = match &policy.server {
-                Resource::Object { group, name, .. } => format!("{group}/{name}"),
-                Resource::Default(_) => format!("{:?}", pod.selecting_labels()),
+                Resource::Object { group, name, .. } if policy.server.kind() == "server" => {
+                    format!("{group}/{name}")
+                }
+                _ => format!("{:?}", pod.selecting_labels()),
             };
             let plan = plans
                 .entry((of_server, entry.port))
@@ -72,10 +74,10 @@ impl<'w> Plan<'w> {
         names: &mut BTreeSet<String>,
     ) -> Self {
         let (group, name, is_new) = match &policy.server {
-            Resource::Object { group, name, .. } => (group.clone(), name.to_string(), false),
-            Resource::Default(_) => {
-                (LENO.into(), unused(names, format!("{workload}-{port}")), true)
+            Resource::Object { group, name, .. } if policy.server.kind() == "server" => {
+                (group.clone(), name.to_string(), false)
             }
+            _ => (LENO.into(), unused(names, format!("{workload}-{port}")), true),
         };
         let protocol = policy.protocol;
         let (seen, needed) = (Vec::new(), Vec::new());

@@ -208,7 +208,8 @@ impl Builder {
         let parts = &mut self.parts;
         let last = (&*parts.policies, std::mem::take(&mut self.policy_patterns));
         let accounts = &parts.pods_by_account;
-        let (policies, patterns) = Policies::build(inventory, &self.names, accounts, last);
+        let of_mesh = (&self.names, &self.settings);
+        let (policies, patterns) = Policies::build(inventory, of_mesh, accounts, last);
         (parts.policies, self.policy_patterns) = (Arc::new(policies), patterns);
     }
 
@@ -380,7 +381,7 @@ fn policies_stay(last: &Inventory, now: &Inventory) -> bool {
         server_authorizations linkerd_servers linkerd_authorization_policies
         linkerd_mesh_tls_authentications linkerd_network_authentications
         linkerd_server_authorizations http_local_rate_limit_policies
-        linkerd_http_local_rate_limit_policies
+        linkerd_http_local_rate_limit_policies gateway_authorization_policies
     )
 }
 

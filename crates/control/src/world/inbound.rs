@@ -1,10 +1,12 @@
 //! The answer for a server's proxy about one of its ports.
 
+use super::pod::Pod;
 use super::settings::{DETECT_TIMEOUT, Declared};
 use super::{Ground, World, probe};
 use leno_model::name::{Resource, WorkloadId};
 use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol};
 use leno_model::workload::Labels;
+use std::slice::from_ref;
 
 impl World {
     /// What the policies of a workload are made of.
@@ -17,37 +19,49 @@ impl World {
     #[must_use]
     pub fn inbound(&self, workload: &WorkloadId, port: u16) -> Option<InboundPolicy> {
         let pod = self.pod(workload)?;
-        if let Some(policy) = self.policies.of(&workload.namespace).policy(pod, port) {
-            return Some(policy);
+        let protocol = self.protocol_of(pod, port);
+        let of_objects = self.policies.of(&workload.namespace).policy(pod, port, protocol);
+        let is_open = of_objects.is_none() && pod.policy == DefaultPolicy::AllUnauthenticated;
+        let mut policy = of_objects.unwrap_or_else(|| of_default(pod.policy, protocol));
+        if let Some(bound) = pod.minimum.bound() {
+            policy.narrow(from_ref(&bound));
         }
-        let protocol = match self.declared_of(pod, port) {
+        // Where everybody is let in, probes are.
+        if !is_open {
+            admit_probes(&mut policy, pod, port);
+        }
+        Some(policy)
+    }
+
+    /// The protocol of a port that no Server selects.
+    fn protocol_of(&self, pod: &Pod, port: u16) -> InboundProtocol {
+        match self.declared_of(pod, port) {
             None => InboundProtocol::Detect { timeout: DETECT_TIMEOUT },
             Some(Declared::Http1) => InboundProtocol::Http1,
             Some(Declared::Http2) => InboundProtocol::Http2,
             Some(Declared::Grpc) => InboundProtocol::Grpc,
             Some(Declared::Opaque) => InboundProtocol::Opaque,
             Some(Declared::Tls) => InboundProtocol::Tls,
-        };
-        let mut authorizations = pod.policy.authorizations();
-        // Where everybody is let in, probes are.
-        let routes = match pod.policy {
-            DefaultPolicy::AllUnauthenticated => Vec::new(),
-            _ => {
-                let of_node = probe::of_node(&pod.probes, port, protocol, &pod.node_addresses);
-                authorizations.extend(of_node);
-                probe::routes(&pod.probes, port, protocol)
-            }
-        };
-        let server = Resource::default_named(pod.policy.as_str());
-        // Labels say what object it is, and `api` writes that.
-        Some(InboundPolicy {
-            protocol,
-            authorizations,
-            routes,
-            rejects_unrouted: false,
-            server,
-            labels: Labels::default(),
-            rate_limit: None,
-        })
+        }
     }
+}
+
+fn of_default(policy: DefaultPolicy, protocol: InboundProtocol) -> InboundPolicy {
+    InboundPolicy {
+        protocol,
+        authorizations: policy.authorizations(),
+        routes: Vec::new(),
+        rejects_unrouted: false,
+        server: Resource::default_named(policy.as_str()),
+        // Labels say what object it is, and `api` writes that.
+        labels: Labels::default(),
+        rate_limit: None,
+    }
+}
+
+/// Probes come last, because no policy narrows them.
+fn admit_probes(policy: &mut InboundPolicy, pod: &Pod, port: u16) {
+    let of_node = probe::of_node(&pod.probes, port, policy.protocol, &pod.node_addresses);
+    policy.authorizations.extend(of_node);
+    policy.routes.splice(0..0, probe::routes(&pod.probes, port, policy.protocol));
 }

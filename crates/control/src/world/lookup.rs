@@ -4,6 +4,7 @@ use super::pod::Pod;
 use super::service::{Service, ServiceKey};
 use super::{CONTROL_ACCOUNT, World};
 use leno_model::name::{Resource, WorkloadId};
+use leno_model::policy::Authorization;
 use leno_model::workload::Endpoint;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -24,7 +25,7 @@ impl World {
         own.filter_map(|pod| Some((pod, *pod.addresses.first()?)))
     }
 
-    /// The ports of a pod that a Server selects, a Service leads to or a container names.
+    /// The ports of a pod that a policy names, a Service leads to or a container names.
     #[must_use]
     pub fn ports_of(&self, pod: &Pod) -> BTreeSet<u16> {
         let of_services = self.declared.keys().filter(|(id, _)| *id == pod.id);
@@ -32,6 +33,12 @@ impl World {
         ports.extend(self.policies.of(&pod.id.namespace).ports_of(pod));
         ports.extend(pod.ports_with_names());
         ports
+    }
+
+    /// The clients that XAuthorizationPolicies admit to a pod's port, where one selects the pod.
+    #[must_use]
+    pub fn governing(&self, pod: &Pod, port: u16) -> Option<Vec<Authorization>> {
+        self.policies.of(&pod.id.namespace).governing(pod, port)
     }
 
     #[must_use]

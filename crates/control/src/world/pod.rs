@@ -35,6 +35,8 @@ pub struct Pod {
     pub skip_inbound: Ports,
     /// Who may connect where nothing else says so.
     pub policy: DefaultPolicy,
+    /// What its namespace lets no policy admit.
+    pub minimum: DefaultPolicy,
     /// Takes traffic.
     pub ready: bool,
     /// Its containers were ready in the kubelet's last report, and it has no readiness gates. The cluster marked it unready since then,
@@ -77,6 +79,9 @@ impl Pod {
         let own = Settings::read(pod, &annotations, Some(&number_of), problems);
         let inherited = namespaces.get(&pod.key.namespace).cloned().unwrap_or_default();
         let inherited = inherited.for_ports(&number_of);
+        let minimum = inherited.minimum;
+        problems.extend(own.exceeding(pod, &annotations, minimum));
+        problems.extend(Settings::misplaced_minimum(pod, &annotations));
         let service_account = spec
             .service_account_name
             .as_deref()
@@ -118,7 +123,8 @@ impl Pod {
                 Some(proxy) => Ports::parse(proxy.skipped_ports.as_deref().unwrap_or_default()).0,
                 None => own.skip_inbound.or(inherited.skip_inbound).unwrap_or_default(),
             },
-            policy: own.policy.or(inherited.policy).unwrap_or_default(),
+            policy: own.policy.or(inherited.policy).unwrap_or_default().at_least(minimum),
+            minimum,
             ready: status.conditions.ready && !status.finished,
             unheard: status.conditions.containers_ready
                 && !(status.conditions.ready || status.finished || spec.gated),

@@ -5,6 +5,8 @@
 //! - `identity.rs`: texts of identities and networks to the model's.
 //! - `authentication.rs`: MeshTLSAuthentication and NetworkAuthentication.
 //! - `authorization.rs`: AuthorizationPolicy and ServerAuthorization.
+//! - `gateway.rs`: XAuthorizationPolicy of the Gateway API.
+//! - `minimum.rs`: what the minimum of a namespace takes from rules.
 //! - `rate.rs`: HTTPLocalRateLimitPolicy.
 //! - `route.rs`: routes on Servers.
 //! - `selector.rs`: label selectors.
@@ -14,7 +16,9 @@
 
 mod authentication;
 mod authorization;
+mod gateway;
 pub(super) mod identity;
+mod minimum;
 mod rate;
 mod reference;
 pub(super) mod report;
@@ -26,11 +30,13 @@ use super::MeshNames;
 use super::pod::Pod;
 use super::route::parent::PatternsByNamespace;
 use super::route::verdict::OnServer;
+use super::settings::NamespaceSettings;
 use crate::source::kubernetes::group_of;
 use crate::source::{Inventory, Key, Problem};
 use authentication::Authentications;
+use gateway::{GatewayPolicy, Governing};
 use leno_model::name::WorkloadId;
-use leno_model::policy::{Authorization, InboundPolicy};
+use leno_model::policy::{Authorization, InboundPolicy, InboundProtocol};
 use report::Report;
 use server::Server;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -64,12 +70,15 @@ pub struct NamespacePolicies {
     servers: Vec<Server>,
     /// Rules of policies whose target is the namespace: they hold for each of its Servers.
     rules: Vec<Authorization>,
+    /// By name. Those that select a pod hold together.
+    gateway: Vec<GatewayPolicy>,
 }
 
 /// What the objects refer to.
 struct Objects<'a> {
     inventory: &'a Inventory,
     names: &'a MeshNames,
+    settings: &'a NamespaceSettings,
     /// ServiceAccounts: namespace and name.
     declared: HashSet<(&'a str, &'a str)>,
     /// Those of pods.
@@ -97,16 +106,17 @@ impl Policies {
     /// Compiles the objects of an inventory. Namespaces whose policies are as in `last` keep them.
     pub(super) fn build(
         inventory: &Inventory,
-        names: &MeshNames,
+        (names, settings): (&MeshNames, &NamespaceSettings),
         accounts: &HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
         (last, patterns): (&Self, PatternsByNamespace),
     ) -> (Self, PatternsByNamespace) {
         let declared = inventory.service_accounts.iter();
         let declared = declared.map(|account| (&*account.key.namespace, &*account.key.name));
-        let objects = Objects { inventory, names, declared: declared.collect(), accounts };
+        let declared = declared.collect();
+        let objects = Objects { inventory, names, settings, declared, accounts };
         let mut report = Report::default();
         let authentications = Authentications::read(&objects, &mut report);
-        let mut servers = server::read(inventory, &mut report);
+        let mut servers = server::read(&objects, &mut report);
         rate::read(&objects, &mut servers, &mut report);
         let attached = route::attach(inventory, &mut servers, patterns, &mut report);
         let mut namespaces: BTreeMap<Arc<str>, NamespacePolicies> = BTreeMap::new();
@@ -116,6 +126,9 @@ impl Policies {
         for server in servers {
             let namespace = server.key.namespace.clone();
             namespaces.entry(namespace).or_default().servers.push(server);
+        }
+        for (namespace, policies) in gateway::read(&objects, &mut report) {
+            namespaces.entry(namespace).or_default().gateway = policies;
         }
         let keep = |(namespace, now): (Arc<str>, NamespacePolicies)| {
             let before = last.of_namespace.get(&namespace).filter(|before| ***before == now);
@@ -146,15 +159,35 @@ impl Policies {
 }
 
 impl NamespacePolicies {
-    /// The policy of a pod's port, where a Server selects it.
-    pub(super) fn policy(&self, pod: &Pod, port: u16) -> Option<InboundPolicy> {
-        let server = self.servers.iter().find(|server| server.selects(pod, port))?;
-        Some(server.policy(&self.rules, pod, port))
+    /// The policy of a pod's port without probes, where an object selects it. `protocol` is that of a port without a Server.
+    pub(super) fn policy(
+        &self,
+        pod: &Pod,
+        port: u16,
+        protocol: InboundProtocol,
+    ) -> Option<InboundPolicy> {
+        let server = self.servers.iter().find(|server| server.selects(pod, port));
+        let governing = Governing::find(&self.gateway, pod, port);
+        match (server, governing) {
+            (None, governing) => governing.map(|governing| governing.policy(protocol)),
+            (Some(server), None) => Some(server.policy(&self.rules, pod)),
+            (Some(server), Some(governing)) => {
+                let mut policy = server.policy(&self.rules, pod);
+                policy.narrow(&governing.bounds());
+                Some(policy)
+            }
+        }
     }
 
-    /// The ports of a pod that Servers select.
+    /// The clients that XAuthorizationPolicies admit to a pod's port, where one selects the pod.
+    pub(super) fn governing(&self, pod: &Pod, port: u16) -> Option<Vec<Authorization>> {
+        Governing::find(&self.gateway, pod, port).map(Governing::bounds)
+    }
+
+    /// The ports of a pod that Servers select, or rules of XAuthorizationPolicies name.
     pub(super) fn ports_of(&self, pod: &Pod) -> impl Iterator<Item = u16> {
-        self.servers.iter().flat_map(|server| server.ports_of(pod))
+        let of_gateway = self.gateway.iter().flat_map(|policy| policy.ports_of(pod));
+        self.servers.iter().flat_map(|server| server.ports_of(pod)).chain(of_gateway)
     }
 
     fn conflicts<'a>(&self, pods: impl Iterator<Item = &'a Arc<Pod>>, problems: &mut Vec<Problem>) {

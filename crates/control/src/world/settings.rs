@@ -16,6 +16,11 @@ pub const DETECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Annotations of an object: the text of a name.
 pub(super) type Annotations<'look, 'text> = &'look dyn Fn(&str) -> Option<&'text str>;
 
+/// The annotation for ports without a Server.
+const DEFAULT: &str = "default-inbound-policy";
+/// The annotation of a Namespace for the policy that its pods cannot loosen.
+pub(super) const MINIMUM: &str = "minimum-inbound-policy";
+
 /// The declared protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
@@ -99,6 +104,8 @@ pub(super) struct Settings {
     pub(super) skip_inbound: Option<Ports>,
     pub(super) policy: Option<DefaultPolicy>,
     pub(super) meshed: bool,
+    /// Of a Namespace: what its pods cannot loosen.
+    pub(super) minimum: DefaultPolicy,
     /// The proxy takes HTTP/1 carried in HTTP/2, as linkerd's does; ours takes HTTP/1 as it is.
     pub(super) http2_upgrade: bool,
 }
@@ -121,7 +128,7 @@ impl Settings {
             Some(ports)
         };
         let (opaque, skip_inbound) = (ports("opaque-ports"), ports("skip-inbound-ports"));
-        let policy = get(annotations, "default-inbound-policy").map(|(field, text)| {
+        let policy = get(annotations, DEFAULT).map(|(field, text)| {
             value::policy(text).unwrap_or_else(|message| {
                 // An operator who meant to close must not find it open.
                 problems.push(object.problem(
@@ -134,7 +141,51 @@ impl Settings {
         let meshed = annotations(MESHED) == Some("true");
         let http2_upgrade =
             get(annotations, "http2-upgrade").is_some_and(|(_, text)| text == "true");
-        Self { opaque, skip_inbound, policy, meshed, http2_upgrade }
+        let minimum = DefaultPolicy::default();
+        Self { opaque, skip_inbound, policy, minimum, meshed, http2_upgrade }
+    }
+
+    /// Adds what only a Namespace can say.
+    fn with_minimum(
+        mut self,
+        namespace: &Sourced<Namespace>,
+        annotations: Annotations<'_, '_>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let Some((field, text)) = get(annotations, MINIMUM) else { return self };
+        self.minimum = value::policy(text).unwrap_or_else(|message| {
+            let message = format!("{message}; until it is corrected, the minimum is deny");
+            problems.push(namespace.problem(field, message));
+            DefaultPolicy::Deny
+        });
+        problems.extend(self.exceeding(namespace, annotations, self.minimum));
+        self
+    }
+
+    /// That an annotation asks for less than the minimum of its namespace.
+    pub(super) fn exceeding<T>(
+        &self,
+        object: &Sourced<T>,
+        annotations: Annotations<'_, '_>,
+        minimum: DefaultPolicy,
+    ) -> Option<Problem> {
+        let policy = self.policy.filter(|policy| policy.exceeds(minimum))?;
+        let (field, _) = get(annotations, DEFAULT)?;
+        let message = format!(
+            "{} admits clients that the {MINIMUM} of the Namespace does not admit: {}; the minimum holds",
+            policy.as_str(),
+            minimum.as_str()
+        );
+        Some(object.problem(field, message))
+    }
+
+    /// That an object has the annotation for a minimum, which only a Namespace can have.
+    pub(super) fn misplaced_minimum<T>(
+        object: &Sourced<T>,
+        annotations: Annotations<'_, '_>,
+    ) -> Option<Problem> {
+        let (field, _) = get(annotations, MINIMUM)?;
+        Some(object.problem(field, "only a Namespace has a minimum; the annotation has no effect"))
     }
 
     /// What a Namespace says for a pod or Service with these ports: a name that is none of them says nothing.
@@ -168,12 +219,19 @@ impl NamespaceSettings {
     pub(super) fn read(namespaces: &[Sourced<Namespace>], problems: &mut Vec<Problem>) -> Self {
         let read = |namespace: &Sourced<Namespace>| {
             let annotations = published(&namespace.object.metadata);
-            (namespace.key.name.clone(), Settings::read(namespace, &annotations, None, problems))
+            let settings = Settings::read(namespace, &annotations, None, problems);
+            let settings = settings.with_minimum(namespace, &annotations, problems);
+            (namespace.key.name.clone(), settings)
         };
         Self(namespaces.iter().map(read).collect())
     }
 
     pub(super) fn get(&self, namespace: &str) -> Option<&Settings> {
         self.0.get(namespace)
+    }
+
+    /// What the pods of a namespace cannot loosen.
+    pub(super) fn minimum(&self, namespace: &str) -> DefaultPolicy {
+        self.get(namespace).map_or_else(DefaultPolicy::default, |settings| settings.minimum)
     }
 }

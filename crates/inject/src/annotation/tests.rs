@@ -176,6 +176,26 @@ fn values_of_linkerd() {
 }
 
 #[test]
+fn a_minimum_policy_is_of_a_namespace() {
+    let minimum = "config.leno.dev/minimum-inbound-policy";
+    check_below("", &format!("{minimum}=deny"), "minimum-inbound-policy=deny");
+    check(
+        &format!("{minimum}=deny"),
+        "! annotation config.leno.dev/minimum-inbound-policy: only a Namespace has a minimum policy",
+    );
+    check_below(
+        "",
+        &format!("{minimum}=closed"),
+        "! annotation of its namespace config.leno.dev/minimum-inbound-policy: \"closed\" is not a valid policy; the policies are all-unauthenticated, all-authenticated, cluster-unauthenticated, cluster-authenticated, deny, audit",
+    );
+    check_below(
+        "",
+        "config.linkerd.io/minimum-inbound-policy=deny",
+        "? annotation of its namespace config.linkerd.io/minimum-inbound-policy has no effect in Leno",
+    );
+}
+
+#[test]
 fn ports_by_name_are_those_of_the_pod() {
     check("config.leno.dev/opaque-ports=mysql", "opaque-ports=3306");
     check(

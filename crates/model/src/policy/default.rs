@@ -59,6 +59,45 @@ impl DefaultPolicy {
         }
     }
 
+    /// This policy where a namespace has a minimum: clients have to satisfy both. An audit stays one, for the clients that the minimum admits.
+    #[must_use]
+    pub fn at_least(self, minimum: Self) -> Self {
+        let needs_identity =
+            |policy| matches!(policy, Self::AllAuthenticated | Self::ClusterAuthenticated);
+        let is_of_cluster =
+            |policy| matches!(policy, Self::ClusterUnauthenticated | Self::ClusterAuthenticated);
+        match (self, minimum) {
+            (_, Self::Deny) => Self::Deny,
+            (_, Self::AllUnauthenticated | Self::Audit) | (Self::Deny | Self::Audit, _) => self,
+            _ => match (
+                needs_identity(self) || needs_identity(minimum),
+                is_of_cluster(self) || is_of_cluster(minimum),
+            ) {
+                (false, false) => Self::AllUnauthenticated,
+                (true, false) => Self::AllAuthenticated,
+                (false, true) => Self::ClusterUnauthenticated,
+                (true, true) => Self::ClusterAuthenticated,
+            },
+        }
+    }
+
+    /// What every rule of a namespace with this minimum has to stay within; `None` where the minimum is for default policies only.
+    #[must_use]
+    pub fn bound(self) -> Option<Authorization> {
+        match self {
+            Self::AllUnauthenticated | Self::Audit | Self::Deny => None,
+            Self::AllAuthenticated | Self::ClusterUnauthenticated | Self::ClusterAuthenticated => {
+                self.authorizations().pop()
+            }
+        }
+    }
+
+    /// Whether this policy admits clients that a minimum does not.
+    #[must_use]
+    pub fn exceeds(self, minimum: Self) -> bool {
+        self.at_least(minimum) != self || self == Self::Audit && minimum.bound().is_some()
+    }
+
     /// The authorizations that mean this: one, or none for `deny`.
     #[must_use]
     pub fn authorizations(self) -> Vec<Authorization> {

@@ -27,6 +27,8 @@ impl Default for Pod {
 /// - `mtls NAME IDENTITY…`, with `sa:NAMESPACE/NAME` and `ns:NAME`; `net NAME RANGE[!HOLE]…`.
 /// - `old NAME SERVER CLIENT…`: a ServerAuthorization for `all`, `tls`, `id:NAME`, `sa:NAME` or `from:RANGE`.
 /// - `rate NAME TARGET [total=N] [identity=N] [NAMESPACE/ACCOUNT=N]…`: an HTTPLocalRateLimitPolicy.
+/// - `gateway NAME LABEL RULE…`: an XAuthorizationPolicy for pods with the label, of `sa:[NAMESPACE/]NAME` and `id:SPIFFE`, joined by
+///   `|` and followed by `:PORT,…`; `any` for every client, `none` for no source.
 /// - `route NAME SERVER METHOD:PATH…` and `grpc NAME SERVER SERVICE/METHOD…`.
 ///
 /// `linkerd:` before a line makes the object one of Linkerd's group. Later lines are older objects.
@@ -90,6 +92,7 @@ fn object(group: &str, age: usize, words: &[&str]) -> Value {
         "net" => {
             with("NetworkAuthentication", "v1alpha1", json!({"networks": networks(&words[2..])}))
         }
+        "gateway" => gateway(metadata, &words[2..]),
         "rate" => with("HTTPLocalRateLimitPolicy", "v1alpha1", rate(group, &words[2..])),
         "old" => with("ServerAuthorization", "v1beta1", old(&words[2..])),
         "route" | "grpc" => route(group, metadata, words),
@@ -134,6 +137,46 @@ fn policy(group: &str, words: &[&str]) -> Value {
     });
     let refs: Vec<Value> = refs.collect();
     json!({"targetRef": {"group": of, "kind": kind, "name": name}, "requiredAuthenticationRefs": refs})
+}
+
+fn gateway(metadata: Value, words: &[&str]) -> Value {
+    let (key, value) = words[0].split_once('=').unwrap();
+    let mut selector = json!({"matchLabels": {key: value}});
+    if words[0] == "all=" {
+        selector = json!({});
+    }
+    let source = |word: &str| match (word.strip_prefix("sa:"), word.strip_prefix("id:")) {
+        (Some(name), _) => {
+            let (namespace, name) =
+                name.split_once('/').map_or((None, name), |(a, b)| (Some(a), b));
+            json!({"type": "ServiceAccount", "serviceAccount": {"name": name, "namespace": namespace}})
+        }
+        (_, Some(id)) => json!({"type": "SPIFFE", "spiffe": id}),
+        _ => panic!("{word}?"),
+    };
+    let rule = |word: &&str| {
+        let ports = word.rsplit_once(':').filter(|(_, ports)| ports.starts_with(char::is_numeric));
+        let (who, ports) = ports.map_or((*word, None), |(who, ports)| (who, Some(ports)));
+        let mut rule = json!({});
+        if who != "any" {
+            let sources = who.split('|').filter(|word| *word != "none");
+            rule["sources"] = sources.map(source).collect();
+        }
+        if let Some(ports) = ports {
+            let ports: Vec<i64> = ports.split(',').map(|port| port.parse().unwrap()).collect();
+            rule["networkAttributes"] = json!({"ports": ports});
+        }
+        rule
+    };
+    json!({
+        "apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XAuthorizationPolicy",
+        "metadata": metadata,
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Pod", "selector": selector}],
+            "action": "ALLOW", "enforcementLevel": "Network",
+            "rules": words[1..].iter().map(rule).collect::<Vec<_>>(),
+        },
+    })
 }
 
 fn rate(group: &str, words: &[&str]) -> Value {

@@ -22,11 +22,20 @@ const KINDS: &[&str] = &[
     "MeshTLSAuthentication",
     "NetworkAuthentication",
     "HTTPLocalRateLimitPolicy",
+    "XAuthorizationPolicy",
 ];
 
 /// Fields of routes and policies, wherever they are.
 const OF_ROUTES: &[&str] = &[
     "accessPolicy",
+    "action",
+    "enforcementLevel",
+    "networkAttributes",
+    "ports",
+    "serviceAccount",
+    "sources",
+    "spiffe",
+    "targetRefs",
     "cidr",
     "clientRefs",
     "except",

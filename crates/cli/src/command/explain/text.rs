@@ -78,6 +78,7 @@ pub(crate) fn object(value: &Value) -> String {
         "server" => "Server",
         "authorizationpolicy" => "AuthorizationPolicy",
         "httplocalratelimitpolicy" => "HTTPLocalRateLimitPolicy",
+        "xauthorizationpolicy" => "XAuthorizationPolicy",
         "serverauthorization" => "ServerAuthorization",
         kind => kind,
     };
@@ -110,6 +111,13 @@ fn decision(text: &mut String, verdict: &Value) {
         let _ = write!(said, " (protocol {protocol})");
     }
     line(text, word, &said);
+    if let Some(minimum) = verdict["minimum"].as_str() {
+        line(
+            text,
+            "  minimum",
+            &format!("{minimum}, of the Namespace: pods and Servers admit no more"),
+        );
+    }
     let endpoints: Vec<String> = list(&verdict["endpoints"])
         .iter()
         .take(ENDPOINTS_SHOWN_MAX)

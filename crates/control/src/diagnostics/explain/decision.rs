@@ -8,7 +8,8 @@ use crate::world::World;
 use crate::world::pod::Pod;
 use leno_model::name::Resource;
 use leno_model::policy::{
-    self, Authorization, InboundPolicy, InboundProtocol, InboundRoute, RequestVerdict, Verdict,
+    self, Authorization, DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute,
+    RequestVerdict, Verdict,
 };
 use leno_model::workload::Endpoint;
 use serde_json::{Value, json};
@@ -105,7 +106,10 @@ fn at_one<'w>(
             "protocol": null, "rule": null, "route": null, "other_rules": [], "rate_limit": null});
         return Decision { allowed: true, enforced: None, address, value, endpoints };
     };
-    let (allowed, value) = decided(&policy, client, address, asked);
+    let (allowed, mut value) = decided(&policy, client, address, asked);
+    if pod.minimum.bound().is_some() || pod.minimum == DefaultPolicy::Deny {
+        value["minimum"] = json!(pod.minimum.as_str());
+    }
     Decision { allowed, enforced: Some((policy, pod, port)), address, value, endpoints }
 }
 
@@ -159,7 +163,11 @@ fn by_port(verdict: Verdict<'_>) -> Shown<'_> {
 fn reason(verdict: &str, policy: &InboundPolicy, is_request: bool) -> String {
     let by = match &policy.server {
         Resource::Default(name) => format!("the default policy {name}"),
-        object => format!("Server {}/{}", object.namespace(), object.name()),
+        object => {
+            let is_gateway = object.kind() == "xauthorizationpolicy";
+            let kind = if is_gateway { "XAuthorizationPolicy" } else { "Server" };
+            format!("{kind} {}/{}", object.namespace(), object.name())
+        }
     };
     match verdict {
         "allow" => format!("a rule of {by} admits the client"),

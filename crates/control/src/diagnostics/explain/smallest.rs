@@ -3,11 +3,15 @@
 use super::Asked;
 use super::decision::Decision;
 use super::party::Client;
+use crate::source::backend_policy::GATEWAY_EXPERIMENTAL;
 use crate::source::policy::{GATEWAY, LENO};
 use crate::suggestion::yaml::{self, cut, head, quoted, scalar};
+use crate::world::World;
 use crate::world::pod::Pod;
 use leno_model::name::Resource;
-use leno_model::policy::{DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute, PeerTls};
+use leno_model::policy::{
+    Authorization, DefaultPolicy, InboundPolicy, InboundProtocol, InboundRoute, PeerTls,
+};
 use leno_model::policy::{decide, route_of};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,16 +23,27 @@ struct Target {
     name: String,
 }
 
-/// The objects; `None` where no policy is enforced.
+/// The objects; `None` where no policy is enforced, or the minimum of the namespace does not admit the client.
 pub(super) fn yaml(
+    world: &World,
     client: &Client<'_>,
     denied: &Decision<'_>,
     asked: Option<&Asked<'_>>,
 ) -> Option<String> {
     let (policy, pod, port) = denied.enforced.as_ref()?;
     let namespace = &pod.id.namespace;
+    let is_admitted_by =
+        |rule: &Authorization| rule.missing(denied.address, &client.peer).is_empty();
+    if pod.minimum.bound().is_some_and(|bound| !is_admitted_by(&bound)) {
+        return None;
+    }
     let mut text = String::new();
+    let governing = world.governing(pod, *port);
+    if governing.is_some_and(|rules| !rules.iter().any(is_admitted_by)) {
+        gateway_rule(&mut text, client, (pod, *port));
+    }
     let server = match &policy.server {
+        Resource::Object { kind, .. } if **kind == *"xauthorizationpolicy" => return Some(text),
         Resource::Object { group, name, .. } => {
             Target { group: group.to_string(), kind: "Server".to_owned(), name: name.to_string() }
         }
@@ -64,6 +79,36 @@ fn route_target(route: &Resource) -> Target {
         Resource::Default(_) => String::new(),
     };
     Target { group, kind: route.kind().to_owned(), name: route.name().to_owned() }
+}
+
+/// A policy besides those that select the pod: each of them adds clients.
+fn gateway_rule(text: &mut String, client: &Client<'_>, (pod, port): (&Arc<Pod>, u16)) {
+    let name = cut(format!("{}-{port}-from-{}", pod.workload().1, name_of(client)));
+    let api = format!("{GATEWAY_EXPERIMENTAL}/v1alpha1");
+    head(text, &api, "XAuthorizationPolicy", (&pod.id.namespace, &name));
+    text.push_str(
+        "  targetRefs:\n  - group: \"\"\n    kind: Pod\n    selector:\n      matchLabels:\n",
+    );
+    for (label, value) in pod.selecting_labels() {
+        let _ = writeln!(text, "        {}: {}", scalar(label), quoted(value));
+    }
+    let _ = writeln!(text, "  action: ALLOW\n  enforcementLevel: Network\n  rules:");
+    let _ = writeln!(text, "  - networkAttributes:\n      ports: [{port}]");
+    match (client.pod, client.identity()) {
+        (Some(pod), Some(_)) => {
+            let (account, of) = (scalar(&pod.service_account), scalar(&pod.id.namespace));
+            let _ = writeln!(
+                text,
+                "    sources:\n    - type: ServiceAccount\n      serviceAccount:\n        name: {account}\n        namespace: {of}"
+            );
+        }
+        (None, Some(identity)) => {
+            let identity = quoted(identity);
+            let _ = writeln!(text, "    sources:\n    - type: SPIFFE\n      spiffe: {identity}");
+        }
+        // A rule knows clients by identity only.
+        (_, None) => text.push_str("    # Without sources: every client.\n"),
+    }
 }
 
 /// A Server for a port that has none. Its access policy is the default policy, so that no client loses access.

@@ -39,6 +39,7 @@ pub(super) fn strip(object: Object) -> Object {
         Object::Fault(one) => Object::Fault(policy(one)),
         Object::BackendPolicy(one) => Object::BackendPolicy(policy(one)),
         Object::GatewayBackendPolicy(one) => Object::GatewayBackendPolicy(policy(one)),
+        Object::GatewayAuthorizationPolicy(one) => Object::GatewayAuthorizationPolicy(policy(one)),
         Object::Server(one) => Object::Server(policy(one)),
         Object::AuthorizationPolicy(one) => Object::AuthorizationPolicy(policy(one)),
         Object::MeshTlsAuthentication(one) => Object::MeshTlsAuthentication(policy(one)),

@@ -90,7 +90,7 @@ fn add_ref(
             Err((REF_NOT_FOUND, message))
         }
         Some(Referred::Namespace) => {
-            clients.add_namespace(name, objects.names);
+            clients.add_namespace(name, objects.names).map_err(|message| (INVALID, message))?;
             let exists = objects.has_namespace(name);
             let message = format!("Namespace {name} does not exist; no client has its identities");
             exists.then_some(()).ok_or((REF_NOT_FOUND, message))

@@ -2,8 +2,9 @@
 
 use super::authentication::Authentications;
 use super::identity::{Clients, networks};
+use super::minimum::exceeded;
 use super::reference::{Referred, referred, shown};
-use super::report::{INVALID, REF_NOT_FOUND, Report, TARGET_NOT_FOUND, TOO_MANY};
+use super::report::{BELOW_MINIMUM, INVALID, REF_NOT_FOUND, Report, TARGET_NOT_FOUND, TOO_MANY};
 use super::route::Attached;
 use super::selector::Selector;
 use super::server::Server;
@@ -33,7 +34,8 @@ pub(super) struct ByTarget {
     clients: HashMap<Arc<str>, usize>,
 }
 
-type Wrong = (&'static str, String, String);
+/// Reason, field and message.
+pub(super) type Wrong = (&'static str, String, String);
 
 /// Reads both kinds of rules.
 pub(super) fn read(
@@ -51,7 +53,10 @@ pub(super) fn read(
         report.begin(object);
         let read = target(object, &known, attached).and_then(|target| {
             let rule = rule(object, authentications, objects)?;
-            all.add(object, target, rule)
+            let minimum = objects.settings.minimum(&object.key.namespace);
+            let exceeded = exceeded(&rule, minimum);
+            all.add(object, target, rule)?;
+            exceeded.map_or(Ok(()), |why| Err((BELOW_MINIMUM, "spec".to_owned(), why)))
         });
         if let Err((reason, field, message)) = read {
             report.wrong(object, reason, field, message);
@@ -172,12 +177,12 @@ fn rule(
     Ok(authorization(&object.key, "authorizationpolicy", authentication, networks))
 }
 
-fn authenticated(clients: Clients) -> Authentication {
+pub(super) fn authenticated(clients: Clients) -> Authentication {
     let Clients { identities, suffixes } = clients;
     Authentication::TlsAuthenticated { identities, suffixes }
 }
 
-fn authorization(
+pub(super) fn authorization(
     key: &Key,
     kind: &str,
     authentication: Authentication,
@@ -205,6 +210,9 @@ fn read_older(
     };
     let Some(authentication) = authentication_of(object, client, objects, report) else { return };
     let rule = authorization(&object.key, "serverauthorization", authentication, networks);
+    if let Some(why) = exceeded(&rule, objects.settings.minimum(&object.key.namespace)) {
+        report.wrong(object, BELOW_MINIMUM, "spec.client", why);
+    }
     let selector = server.selector.as_ref().map(|selector| Selector::read(selector).0);
     let is_meant = |one: &&Server| {
         let here =
@@ -325,7 +333,7 @@ impl ByTarget {
 }
 
 /// Identities and networks that a rule names; those of the whole mesh are not counted.
-fn clients_of(rule: &Authorization) -> usize {
+pub(super) fn clients_of(rule: &Authorization) -> usize {
     let networks: usize = rule.networks.iter().map(|network| 1 + network.except.len()).sum();
     networks
         + match &rule.authentication {

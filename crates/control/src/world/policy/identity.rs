@@ -43,8 +43,7 @@ impl Clients {
         {
             let (domain, namespace) = namespace.split_once("/ns/").unwrap_or((namespace, ""));
             if domain == names.trust_domain && !namespace.is_empty() && !namespace.contains('/') {
-                self.add_namespace(namespace, names);
-                return Ok(());
+                return self.add_namespace(namespace, names);
             }
         }
         match PeerName::parse(text) {
@@ -79,6 +78,19 @@ impl Clients {
         Ok(())
     }
 
+    /// Adds a SPIFFE ID as it is written.
+    ///
+    /// # Errors
+    /// The text is not a SPIFFE ID, or there are too many.
+    pub(super) fn add_spiffe(&mut self, text: &str, names: &MeshNames) -> Result<(), String> {
+        if self.len() + 2 > CLIENTS_MAX {
+            return Err(format!("only the first {} are used", self.len()));
+        }
+        let id = SpiffeId::parse(text).map_err(|error| format!("{error}; it matches no client"))?;
+        self.add_id(&id, names);
+        Ok(())
+    }
+
     fn add_id(&mut self, id: &SpiffeId, names: &MeshNames) {
         self.identities.push(id.as_str().into());
         if id.trust_domain() == names.trust_domain
@@ -89,11 +101,24 @@ impl Clients {
     }
 
     /// Adds every account of a namespace.
-    pub(super) fn add_namespace(&mut self, namespace: &str, names: &MeshNames) {
+    ///
+    /// # Errors
+    /// The name is not one of a namespace, or there are too many clients.
+    pub(super) fn add_namespace(
+        &mut self,
+        namespace: &str,
+        names: &MeshNames,
+    ) -> Result<(), String> {
+        if self.len() + 2 > CLIENTS_MAX {
+            return Err(format!("only the first {} are used", self.len()));
+        }
+        SpiffeId::service_account(&names.trust_domain, namespace, "default")
+            .map_err(|error| error.to_string())?;
         let MeshNames { control_namespace, trust_domain, .. } = names;
         let name =
             format!("{namespace}.serviceaccount.identity.{control_namespace}.{trust_domain}");
         self.suffixes.push(Suffix(name.split('.').map(Arc::from).collect()));
+        Ok(())
     }
 
     pub(super) fn len(&self) -> usize {

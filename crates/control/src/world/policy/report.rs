@@ -17,11 +17,13 @@ pub struct ObjectVerdict {
     pub accepted: Condition,
 }
 
-/// Reasons of the Gateway API for a condition that does not hold, and one of ours.
+/// Reasons of the Gateway API for a condition that does not hold, and two of ours.
 pub(in crate::world) const INVALID: &str = "Invalid";
 pub(in crate::world) const TARGET_NOT_FOUND: &str = "TargetNotFound";
 pub(in crate::world) const REF_NOT_FOUND: &str = "RefNotFound";
 pub(in crate::world) const TOO_MANY: &str = "TooMany";
+/// The namespace has a minimum policy, which narrows the object.
+pub(in crate::world) const BELOW_MINIMUM: &str = "BelowMinimum";
 
 /// Problems and verdicts of all objects.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Servers, and the policy of a pod's port.
 
-use super::group;
-use super::report::{INVALID, Report};
+use super::minimum::below;
+use super::report::{BELOW_MINIMUM, INVALID, Report};
 use super::selector::Selector;
+use super::{Objects, group};
 use crate::source::policy::{Policy, ServerSpec};
-use crate::source::{Inventory, Key, Origin, Problem, Sourced};
+use crate::source::{Key, Origin, Problem, Sourced};
 use crate::world::pod::Pod;
-use crate::world::probe;
 use crate::world::settings::DETECT_TIMEOUT;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use leno_model::limit::AUTHORIZATIONS_MAX;
@@ -42,10 +42,11 @@ enum Port {
 }
 
 /// Servers by precedence: the oldest first, then by namespace and name.
-pub(super) fn read(inventory: &Inventory, report: &mut Report) -> Vec<Server> {
+pub(super) fn read(objects: &Objects<'_>, report: &mut Report) -> Vec<Server> {
+    let inventory = objects.inventory;
     let of_both = inventory.servers.iter().chain(inventory.linkerd_servers.iter());
-    let mut objects: Vec<&Sourced<Policy<ServerSpec>>> = of_both.collect();
-    objects.sort_by(|a, b| {
+    let mut all: Vec<&Sourced<Policy<ServerSpec>>> = of_both.collect();
+    all.sort_by(|a, b| {
         let age = |server: &Sourced<Policy<ServerSpec>>| {
             server.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
         };
@@ -55,10 +56,18 @@ pub(super) fn read(inventory: &Inventory, report: &mut Report) -> Vec<Server> {
         };
         order(a).cmp(&order(b))
     });
-    objects.into_iter().filter_map(|object| read_one(object, report)).collect()
+    let read = |object: &Sourced<Policy<ServerSpec>>| {
+        let minimum = objects.settings.minimum(&object.key.namespace);
+        read_one(object, minimum, report)
+    };
+    all.into_iter().filter_map(read).collect()
 }
 
-fn read_one(object: &Sourced<Policy<ServerSpec>>, report: &mut Report) -> Option<Server> {
+fn read_one(
+    object: &Sourced<Policy<ServerSpec>>,
+    minimum: DefaultPolicy,
+    report: &mut Report,
+) -> Option<Server> {
     report.begin(object);
     let ServerSpec { pod_selector, external_workload_selector, port, .. } = &object.object.spec;
     let Some(selector) = pod_selector else {
@@ -96,7 +105,7 @@ fn read_one(object: &Sourced<Policy<ServerSpec>>, report: &mut Report) -> Option
         selector,
         port,
         protocol: protocol(object, report),
-        access: access(object, report),
+        access: access(object, minimum, report),
         rules: Vec::new(),
         routes: Vec::new(),
         has_routes: false,
@@ -123,15 +132,24 @@ fn protocol(object: &Sourced<Policy<ServerSpec>>, report: &mut Report) -> Inboun
     }
 }
 
-fn access(object: &Sourced<Policy<ServerSpec>>, report: &mut Report) -> DefaultPolicy {
+fn access(
+    object: &Sourced<Policy<ServerSpec>>,
+    minimum: DefaultPolicy,
+    report: &mut Report,
+) -> DefaultPolicy {
     let Some(text) = object.object.spec.access_policy.as_deref() else {
         return DefaultPolicy::Deny;
     };
-    DefaultPolicy::parse(text).unwrap_or_else(|message| {
+    let field = "spec.accessPolicy";
+    let access = DefaultPolicy::parse(text).unwrap_or_else(|message| {
         let message = format!("{message}; until it is corrected, the policy is deny");
-        report.wrong(object, INVALID, "spec.accessPolicy", message);
+        report.wrong(object, INVALID, field, message);
         DefaultPolicy::Deny
-    })
+    });
+    if access.exceeds(minimum) {
+        report.wrong(object, BELOW_MINIMUM, field, below(access.as_str(), minimum));
+    }
+    access
 }
 
 impl Server {
@@ -173,29 +191,16 @@ impl Server {
         Resource::object(group(&self.key), "server", &self.key.namespace, &self.key.name)
     }
 
-    /// The policy of a port that it selects.
-    pub(super) fn policy(
-        &self,
-        namespace: &[Authorization],
-        pod: &Pod,
-        port: u16,
-    ) -> InboundPolicy {
+    /// The policy of a port that it selects, without probes.
+    pub(super) fn policy(&self, namespace: &[Authorization], pod: &Pod) -> InboundPolicy {
         // Two places stay free, for probes and the access policy.
         let rules = self.rules.iter().chain(namespace.iter()).take(AUTHORIZATIONS_MAX - 2);
         let mut authorizations: Vec<_> = rules.cloned().collect();
-        authorizations.extend(self.access.authorizations());
-        authorizations.extend(probe::of_node(
-            &pod.probes,
-            port,
-            self.protocol,
-            &pod.node_addresses,
-        ));
-        let mut routes = probe::routes(&pod.probes, port, self.protocol);
-        routes.extend(self.routes.iter().cloned());
+        authorizations.extend(self.access.at_least(pod.minimum).authorizations());
         InboundPolicy {
             protocol: self.protocol,
             authorizations,
-            routes,
+            routes: self.routes.clone(),
             rejects_unrouted: self.has_routes,
             server: self.resource(),
             labels: Labels::default(),

@@ -43,7 +43,7 @@ fn client(text: &str) -> (PeerTls, IpAddr) {
 }
 
 /// The verdict on a message, with its rule.
-fn verdict(world: &World, from: &str, what: &str) -> String {
+pub(super) fn verdict(world: &World, from: &str, what: &str) -> String {
     let (port, sent) = message(what);
     let workload = WorkloadId { namespace: "shop".into(), pod: "web".into() };
     let said = world.inbound(&workload, port).unwrap();
@@ -68,16 +68,25 @@ fn verdict(world: &World, from: &str, what: &str) -> String {
     }
 }
 
+/// A client from outside of the cluster.
+pub(super) const IP: &str = "-@8.8.8.8";
+
+/// Rows of client, what it sends, and the verdict, under the objects of the lines.
+#[track_caller]
+pub(super) fn check(lines: &[&str], rows: &[(&str, &str, &str)]) {
+    let world = world(&manifests(lines));
+    for (from, what, expected) in rows {
+        let found = verdict(&world, from, what);
+        assert_eq!(found, *expected, "{from}: {what} under {lines:#?}\n{:#?}", world.problems);
+    }
+}
+
 #[test]
 fn verdicts() {
     let mut rows = 0;
     for Case { lines, rows: of_case } in cases().0 {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        let world = world(&manifests(&lines));
-        for (from, what, expected) in &of_case {
-            let found = verdict(&world, from, what);
-            assert_eq!(found, *expected, "{from}: {what} under {lines:#?}\n{:#?}", world.problems);
-        }
+        check(&lines, &of_case);
         rows += of_case.len();
     }
     assert!(rows >= 120, "{rows} rows");
