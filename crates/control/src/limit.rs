@@ -13,6 +13,18 @@ pub const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Problems kept and shown; the rest is counted.
 pub const PROBLEMS_MAX: usize = 1_000;
 
+/// Problems of one object, and of all policy objects, whose lines are looked for; each costs a reading of the object's text.
+pub const PROBLEM_LINES_PER_OBJECT_MAX: usize = 20;
+pub const PROBLEM_LINES_MAX: usize = 200;
+/// The message of a problem of a policy object.
+pub const PROBLEM_BYTES_MAX: usize = 2_048;
+/// Names of objects and namespaces, as in Kubernetes.
+pub const NAME_BYTES_MAX: usize = 253;
+/// Conditions of one label selector.
+pub const SELECTOR_CONDITIONS_MAX: usize = 64;
+/// How many Servers the selectors of a namespace's ServerAuthorizations are held against.
+pub const SELECTOR_COMPARISONS_MAX: usize = 1_000_000;
+
 /// What a change left in the heap goes back to the system so long after it, once no stream holds the last world any more.
 pub const MEMORY_KEPT_MAX: Duration = Duration::from_secs(5);
 

@@ -183,6 +183,21 @@ pub(crate) fn new_problems<'a>(
 }
 
 impl<T> Sourced<T> {
+    /// A problem of this object at the place of the object: nobody looks for the field's line, which costs a reading of the text.
+    pub fn problem_without_line(
+        &self,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Problem {
+        Problem {
+            object: self.key.to_string(),
+            origin: self.origin.to_string(),
+            field: field.into(),
+            message: message.into(),
+            elsewhere: false,
+        }
+    }
+
     /// A problem of this object.
     pub fn problem(&self, field: impl Into<String>, message: impl Into<String>) -> Problem {
         let field = field.into();

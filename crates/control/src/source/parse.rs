@@ -3,12 +3,14 @@
 //! Each document is read alone, so that a mistake in one does not take the others with it.
 
 use super::{Key, Object, Origin, Problem, Sourced, published_kind};
+use crate::limit::{NAME_BYTES_MAX, PROBLEM_LINES_MAX, PROBLEMS_MAX};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use leno_manifest::typed::{self, Mistake};
 use leno_manifest::{Unreadable, read_all};
 use serde::Deserialize;
 use serde_json::Value;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,6 +58,8 @@ struct Reading<'a> {
     document: leno_manifest::Document<'a>,
     file: &'a Arc<Path>,
     number: usize,
+    /// How many lines were looked for.
+    lines: Cell<usize>,
 }
 
 /// Reads a manifest of any number of YAML documents; JSON is YAML.
@@ -63,7 +67,8 @@ struct Reading<'a> {
 pub fn parse(file: &Arc<Path>, text: &str) -> Manifest {
     let mut manifest = Manifest::default();
     for (number, (document, value)) in read_all(text).enumerate() {
-        Reading { document, file, number: number + 1 }.read(value, &mut manifest);
+        Reading { document, file, number: number + 1, lines: Cell::new(0) }
+            .read(value, &mut manifest);
     }
     manifest
 }
@@ -143,7 +148,7 @@ impl Reading<'_> {
         let told_here = !matches!(published_kind(key.kind), "HTTPRoute" | "GRPCRoute");
         // The types of the Gateway API do not read these two fields themselves.
         let is_told = |field: &&String| told_here && *field != "apiVersion" && *field != "kind";
-        for field in unknown.iter().filter(is_told) {
+        for field in unknown.iter().filter(is_told).take(PROBLEMS_MAX) {
             let problem = self.problem(&key.to_string(), &within(field), UNKNOWN_FIELD);
             manifest.problems.push(problem);
         }
@@ -166,11 +171,16 @@ impl Reading<'_> {
         }
     }
 
-    /// About a dotted field.
+    /// About a dotted field. Its line is looked for, unless the document has many problems.
     fn problem(&self, object: &str, field: &str, message: impl Into<String>) -> Problem {
+        let before = self.lines.replace(self.lines.get() + 1);
+        let line = match before < PROBLEM_LINES_MAX {
+            true => self.document.line_of(field),
+            false => self.document.first_line,
+        };
         Problem {
             object: object.to_owned(),
-            origin: self.origin(self.document.line_of(field)).to_string(),
+            origin: self.origin(line).to_string(),
             field: readable(field),
             message: message.into(),
             elsewhere: false,
@@ -178,6 +188,7 @@ impl Reading<'_> {
     }
 }
 
+const TOO_LONG: &str = "longer than 253 bytes";
 const NO_OBJECT: &str = "not an object";
 /// How every message about a field begins that its type does not have.
 pub(crate) const UNKNOWN: &str = "unknown field";
@@ -215,6 +226,12 @@ fn key_of(header: &Header) -> Result<Option<Key>, (&'static str, &'static str)> 
     let name = name.ok_or(("metadata.name", "missing"))?;
     let namespace = header.metadata.namespace.as_deref().filter(|name| !name.is_empty());
     let namespace = if *namespaced { namespace.unwrap_or("default") } else { "" };
+    if name.len() > NAME_BYTES_MAX {
+        return Err(("metadata.name", TOO_LONG));
+    }
+    if namespace.len() > NAME_BYTES_MAX {
+        return Err(("metadata.namespace", TOO_LONG));
+    }
     Ok(Some(Key { kind, namespace: namespace.into(), name: name.into() }))
 }
 

@@ -66,6 +66,10 @@ fn read<T: DeserializeOwned>(mut value: Value) -> Result<Route<T>, Mistake> {
                 return Ok(route);
             }
             Err(mistake) => {
+                // The whole route is read again for each of them.
+                if wrong.len() >= 2 * PARTS_CUT_OUT_MAX {
+                    return Err(mistake);
+                }
                 let whole_rule = wrong.len() >= PARTS_CUT_OUT_MAX;
                 let part =
                     cut_out(&mut value, &mistake.field, whole_rule).ok_or(mistake.clone())?;

@@ -76,7 +76,7 @@ impl BackendPolicies {
                 }
             }
         }
-        let Report { problems, verdicts } = report;
+        let Report { problems, verdicts, .. } = report;
         Self { budgets, problems, verdicts }
     }
 

@@ -81,6 +81,7 @@ struct Objects<'a> {
     settings: &'a NamespaceSettings,
     /// ServiceAccounts: namespace and name.
     declared: HashSet<(&'a str, &'a str)>,
+    namespaces: HashSet<&'a str>,
     /// Those of pods.
     accounts: &'a HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
 }
@@ -94,8 +95,7 @@ impl Objects<'_> {
 
     /// Whether a namespace exists, or some pod is in it.
     fn has_namespace(&self, name: &str) -> bool {
-        let is_declared = |name| self.inventory.namespaces.iter().any(|one| &*one.key.name == name);
-        self.accounts.contains_key(name) || is_declared(name)
+        self.accounts.contains_key(name) || self.namespaces.contains(name)
     }
 }
 
@@ -113,7 +113,8 @@ impl Policies {
         let declared = inventory.service_accounts.iter();
         let declared = declared.map(|account| (&*account.key.namespace, &*account.key.name));
         let declared = declared.collect();
-        let objects = Objects { inventory, names, settings, declared, accounts };
+        let namespaces = inventory.namespaces.iter().map(|one| &*one.key.name).collect();
+        let objects = Objects { inventory, names, settings, declared, namespaces, accounts };
         let mut report = Report::default();
         let authentications = Authentications::read(&objects, &mut report);
         let mut servers = server::read(&objects, &mut report);
@@ -135,7 +136,7 @@ impl Policies {
             (namespace, before.cloned().unwrap_or_else(|| Arc::new(now)))
         };
         let of_namespace = namespaces.into_iter().map(keep).collect();
-        let Report { problems, verdicts } = report;
+        let Report { problems, verdicts, .. } = report;
         let none = last.none.clone();
         let on_servers = attached.on_servers;
         (Self { of_namespace, none, on_servers, problems, verdicts }, attached.patterns)

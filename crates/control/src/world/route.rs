@@ -18,6 +18,7 @@ use super::fault::{self, Faults};
 use super::policy::report::{ObjectVerdict, Report};
 use super::service::ServiceKey;
 use super::settings::published;
+use crate::limit::PROBLEM_LINES_PER_OBJECT_MAX;
 use crate::source::parse::UNKNOWN_FIELD;
 use crate::source::route::Route;
 use crate::source::{Inventory, Key, Problem, Sourced};
@@ -35,8 +36,8 @@ use leno_model::route::{
     Backend, BackendKind, Balance, Failure, Filter, HttpRoute as Compiled, RequestMatch, Timeouts,
 };
 use parent::{
-    GATEWAY_GROUP, Kind, Parent, PatternsByNamespace, by_age, host_match, parents_of_grpc,
-    parents_of_http, patterns_of_namespace,
+    GATEWAY_GROUP, Kind, PARENTS_MAX, Parent, PatternsByNamespace, by_age, host_match,
+    parents_of_grpc, parents_of_http, patterns_of_namespace, too_many_parents,
 };
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -262,8 +263,11 @@ impl Place<'_> {
             problems: Vec::new(),
             findings: Findings::default(),
         };
-        let attachments = compiler.attachments(parents);
+        let attachments = compiler.attachments(&parents[..parents.len().min(PARENTS_MAX)]);
         let on_services = !compiler.findings.parents.is_empty();
+        if let Some(message) = too_many_parents(parents.len()).filter(|_| on_services) {
+            compiler.report("spec.parentRefs", message);
+        }
         let on_servers = self.on_servers.get(&route.key);
         compiler.findings.parents.extend(on_servers.into_iter().flatten().cloned());
         // A route on Gateways alone belongs to another controller.
@@ -307,7 +311,11 @@ impl<T> Compiler<'_, T> {
     }
 
     fn report(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.problems.push(self.route.problem(field, message));
+        // Each line costs a reading of the route's text.
+        self.problems.push(match self.problems.len() < PROBLEM_LINES_PER_OBJECT_MAX {
+            true => self.route.problem(field, message),
+            false => self.route.problem_without_line(field, message),
+        });
     }
 
     /// Notes what was reported last as a part that is not served as it is written.
@@ -348,7 +356,7 @@ impl<T> Compiler<'_, T> {
         mut rules: Vec<Rule<'_>>,
     ) -> Option<Compiled> {
         for field in &self.route.object.unknown {
-            self.problems.push(self.route.problem(field, UNKNOWN_FIELD));
+            self.report(field.as_str(), UNKNOWN_FIELD);
         }
         if rules.len() > RULES_MAX {
             self.report(

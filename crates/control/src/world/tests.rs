@@ -17,6 +17,7 @@ mod breaker;
 mod fault;
 mod fields;
 mod gateway_policy;
+mod hostile;
 mod manifests;
 mod minimum;
 mod patterns;
@@ -86,6 +87,12 @@ fn show(world: &World) -> String {
     let attached: BTreeMap<_, _> = world.routes.attached.iter().collect();
     let declared: BTreeMap<_, _> = world.declared.iter().collect();
     format!("{:#?}\n{:#?}\n{attached:#?}\n{declared:#?}", world.pods, world.services)
+}
+
+/// Nanoseconds of this thread on a processor.
+fn on_cpu() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
 }
 
 fn problems(world: &World) -> Vec<String> {

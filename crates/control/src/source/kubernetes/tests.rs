@@ -16,7 +16,8 @@ pub(crate) fn by_events(manifests: &str) -> Arc<Inventory> {
 
 /// Lists of every kind, one after the other.
 pub(crate) fn list_into(catalogue: &mut Catalogue, manifests: &str) {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(manifests).unwrap();
+    let documents = leno_manifest::read_all(manifests).map(|(_, value)| value.unwrap());
+    let documents: Vec<Value> = documents.collect();
     for (kind, _) in WATCHED {
         let (group, _) = group_of(kind);
         let is_of_kind = |document: &&Value| {

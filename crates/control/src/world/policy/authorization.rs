@@ -9,6 +9,7 @@ use super::route::Attached;
 use super::selector::Selector;
 use super::server::Server;
 use super::{NAMESPACE_CLIENTS_MAX, NamespacePolicies, Objects, TARGET_RULES_MAX, group};
+use crate::limit::SELECTOR_COMPARISONS_MAX;
 use crate::source::policy::{
     AuthorizationPolicySpec, Client, ObjectRef, Policy, ServerAuthorizationSpec, server_kind,
 };
@@ -16,6 +17,7 @@ use crate::source::{Key, Sourced};
 use leno_model::name::Resource;
 use leno_model::policy::{Authentication, Authorization, Network, every_network, private_networks};
 use leno_model::workload::Labels;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -32,6 +34,29 @@ enum Target {
 pub(super) struct ByTarget {
     rules: HashMap<Target, Vec<Authorization>>,
     clients: HashMap<Arc<str>, usize>,
+    /// Servers of each namespace that selectors were held against.
+    compared: HashMap<Arc<str>, usize>,
+}
+
+/// The clients of a rule, where its authentications name them: not copied before there is room for them.
+struct Named<'a> {
+    clients: Option<Cow<'a, Clients>>,
+    networks: Option<&'a [Network]>,
+}
+
+impl Named<'_> {
+    fn count(&self) -> usize {
+        let networks = self.networks.iter().copied().flatten();
+        let networks: usize = networks.map(|network| 1 + network.except.len()).sum();
+        networks + self.clients.as_ref().map_or(0, |clients| clients.len())
+    }
+
+    fn rule(self, key: &Key) -> Authorization {
+        let clients = self.clients.map(Cow::into_owned);
+        let authentication = clients.map_or(Authentication::Unauthenticated, authenticated);
+        let networks = self.networks.map_or_else(every_network, <[_]>::to_vec);
+        authorization(key, "authorizationpolicy", authentication, networks)
+    }
 }
 
 /// Reason, field and message.
@@ -52,7 +77,9 @@ pub(super) fn read(
     for object in policies.chain(inventory.linkerd_authorization_policies.iter()) {
         report.begin(object);
         let read = target(object, &known, attached).and_then(|target| {
-            let rule = rule(object, authentications, objects)?;
+            let named = named(object, authentications, objects)?;
+            all.has_room(&object.key.namespace, &target, named.count())?;
+            let rule = named.rule(&object.key);
             let minimum = objects.settings.minimum(&object.key.namespace);
             let exceeded = exceeded(&rule, minimum);
             all.add(object, target, rule)?;
@@ -63,10 +90,15 @@ pub(super) fn read(
         }
     }
     let older = inventory.server_authorizations.iter();
+    let mut here: HashMap<(&str, &str), Vec<&Server>> = HashMap::new();
+    for server in servers {
+        here.entry((&server.key.namespace, group(&server.key))).or_default().push(server);
+    }
     for object in older.chain(inventory.linkerd_server_authorizations.iter()) {
         report.begin(object);
         report.note(object, "kind", DEPRECATED);
-        read_older(object, objects, servers, (&mut all, report));
+        let here = here.get(&(&*object.key.namespace, group(&object.key)));
+        read_older(object, objects, here.map_or(&[][..], Vec::as_slice), (&mut all, report));
     }
     all
 }
@@ -116,13 +148,13 @@ fn target(
     }
 }
 
-/// The rule of a policy: a client has to satisfy all authentications.
-fn rule(
+/// The clients of a policy: a client has to satisfy all authentications.
+fn named<'a>(
     object: &Sourced<Policy<AuthorizationPolicySpec>>,
-    authentications: &Authentications,
+    authentications: &'a Authentications,
     objects: &Objects<'_>,
-) -> Result<Authorization, Wrong> {
-    let (mut clients, mut networks): (Option<Clients>, Option<Vec<Network>>) = (None, None);
+) -> Result<Named<'a>, Wrong> {
+    let mut named = Named { clients: None, networks: None };
     let references = object.object.spec.required_authentication_refs.iter().flatten();
     for (number, reference) in references.enumerate() {
         let wrong = |reason, message: &str| {
@@ -137,21 +169,21 @@ fn rule(
         let missing = format!("does not exist in namespace {namespace}");
         let name: Arc<str> = reference.name.as_str().into();
         match referred(reference) {
-            Some(Referred::MeshTls(_) | Referred::ServiceAccount) if clients.is_some() => {
+            Some(Referred::MeshTls(_) | Referred::ServiceAccount) if named.clients.is_some() => {
                 return wrong(INVALID, "is the second identity that is required");
             }
-            Some(Referred::Network(_)) if networks.is_some() => {
+            Some(Referred::Network(_)) if named.networks.is_some() => {
                 return wrong(INVALID, "is the second NetworkAuthentication that is required");
             }
             Some(Referred::MeshTls(group)) => {
                 match authentications.mesh_tls.get(&(namespace, (group, name))) {
-                    Some(found) => clients = Some(found.clone()),
+                    Some(found) => named.clients = Some(Cow::Borrowed(found)),
                     None => return wrong(REF_NOT_FOUND, &missing),
                 }
             }
             Some(Referred::Network(group)) => {
                 match authentications.networks.get(&(namespace, (group, name))) {
-                    Some(found) => networks = Some(found.clone()),
+                    Some(found) => named.networks = Some(found),
                     None => return wrong(REF_NOT_FOUND, &missing),
                 }
             }
@@ -163,7 +195,7 @@ fn rule(
                 if let Err(message) = one.add_account(&namespace, &name, objects.names) {
                     return wrong(INVALID, &format!("has no identity: {message}"));
                 }
-                clients = Some(one);
+                named.clients = Some(Cow::Owned(one));
             }
             _ => {
                 let message =
@@ -172,9 +204,7 @@ fn rule(
             }
         }
     }
-    let authentication = clients.map_or(Authentication::Unauthenticated, authenticated);
-    let networks = networks.unwrap_or_else(every_network);
-    Ok(authorization(&object.key, "authorizationpolicy", authentication, networks))
+    Ok(named)
 }
 
 pub(super) fn authenticated(clients: Clients) -> Authentication {
@@ -192,11 +222,11 @@ pub(super) fn authorization(
     Authorization { networks, authentication, resource, labels: Labels::default() }
 }
 
-/// A ServerAuthorization, which may be for several Servers.
+/// A ServerAuthorization, which may be for several of the Servers of its namespace and group.
 fn read_older(
     object: &Sourced<Policy<ServerAuthorizationSpec>>,
     objects: &Objects<'_>,
-    servers: &[Server],
+    servers: &[&Server],
     (all, report): (&mut ByTarget, &mut Report),
 ) {
     let ServerAuthorizationSpec { server, client } = &object.object.spec;
@@ -213,17 +243,21 @@ fn read_older(
     if let Some(why) = exceeded(&rule, objects.settings.minimum(&object.key.namespace)) {
         report.wrong(object, BELOW_MINIMUM, "spec.client", why);
     }
-    let selector = server.selector.as_ref().map(|selector| Selector::read(selector).0);
-    let is_meant = |one: &&Server| {
-        let here =
-            one.key.namespace == object.key.namespace && group(&one.key) == group(&object.key);
-        here && match (&server.name, &selector) {
-            (Some(name), _) => **name == *one.key.name,
-            (None, Some(selector)) => {
-                selector.selects(|label| one.labels.get(label).map(String::as_str))
-            }
-            (None, None) => true,
+    let Some(selector) = servers_selector(object, report) else { return };
+    let compared = all.compared.entry(object.key.namespace.clone()).or_default();
+    *compared += servers.len();
+    if *compared > SELECTOR_COMPARISONS_MAX {
+        let message = format!(
+            "the ServerAuthorizations of its namespace are held against Servers more than {SELECTOR_COMPARISONS_MAX} times with it; it admits no client"
+        );
+        return report.wrong(object, TOO_MANY, "spec.server", message);
+    }
+    let is_meant = |one: &&&Server| match (&server.name, &selector) {
+        (Some(name), _) => **name == *one.key.name,
+        (None, Some(selector)) => {
+            selector.selects(|label| one.labels.get(label).map(String::as_str))
         }
+        (None, None) => true,
     };
     let mut meant = servers.iter().filter(is_meant).peekable();
     if meant.peek().is_none() {
@@ -236,6 +270,21 @@ fn read_older(
             return report.wrong(object, reason, field, message);
         }
     }
+}
+
+/// The selector of Servers, if any; `None` where it is not valid: with a condition left out it would open other Servers.
+fn servers_selector(
+    object: &Sourced<Policy<ServerAuthorizationSpec>>,
+    report: &mut Report,
+) -> Option<Option<Selector>> {
+    let Some(selector) = &object.object.spec.server.selector else { return Some(None) };
+    let (selector, wrong) = Selector::read(selector);
+    let is_good = wrong.is_empty();
+    for (field, message) in wrong {
+        let message = format!("{message}; the rule admits no client");
+        report.wrong(object, INVALID, format!("spec.server.selector{field}"), message);
+    }
+    is_good.then_some(Some(selector))
 }
 
 fn authentication_of(
@@ -290,22 +339,27 @@ impl ByTarget {
         target: Target,
         rule: Authorization,
     ) -> Result<(), Wrong> {
+        let needed = clients_of(&rule);
+        self.has_room(&object.key.namespace, &target, needed)?;
+        *self.clients.entry(object.key.namespace.clone()).or_default() += needed;
+        self.rules.entry(target).or_default().push(rule);
+        Ok(())
+    }
+
+    /// Whether a rule with so many clients is within the limits.
+    fn has_room(&self, namespace: &Arc<str>, target: &Target, needed: usize) -> Result<(), Wrong> {
         let too_many = |message| Err((TOO_MANY, "spec".to_owned(), message));
-        let rules = self.rules.entry(target).or_default();
-        if rules.len() == TARGET_RULES_MAX {
+        if self.rules.get(target).map_or(0, Vec::len) == TARGET_RULES_MAX {
             return too_many(format!(
                 "its target has {TARGET_RULES_MAX} rules before this one; it admits no client"
             ));
         }
-        let taken = self.clients.entry(object.key.namespace.clone()).or_default();
-        let needed = clients_of(&rule);
-        if *taken + needed > NAMESPACE_CLIENTS_MAX {
+        let taken = self.clients.get(namespace).copied().unwrap_or_default();
+        if taken + needed > NAMESPACE_CLIENTS_MAX {
             return too_many(format!(
                 "the rules of its namespace name more than {NAMESPACE_CLIENTS_MAX} identities and networks with it; it admits no client"
             ));
         }
-        *taken += needed;
-        rules.push(rule);
         Ok(())
     }
 

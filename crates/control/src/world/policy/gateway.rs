@@ -191,7 +191,7 @@ impl Reading<'_> {
         };
         let (selector, wrong) = Selector::read(selector);
         for (part, message) in wrong {
-            self.wrong(INVALID, &format!("{field}.selector.{part}"), message);
+            self.wrong(INVALID, &format!("{field}.selector{part}"), message);
         }
         Some(selector)
     }

@@ -138,11 +138,18 @@ fn account_of<'a>(name: &'a str, names: &MeshNames) -> Option<(&'a str, &'a str)
 pub(super) fn networks(texts: &[policy::Network]) -> (Vec<Network>, Vec<(String, String)>) {
     let (mut networks, mut wrong) = (Vec::new(), Vec::new());
     for (number, network) in texts.iter().enumerate() {
+        let holes = network.except.as_ref().map_or(0, Vec::len);
+        if holes > CLIENTS_MAX {
+            let message =
+                format!("{holes} exceptions are more than {CLIENTS_MAX}; the network is left out");
+            wrong.push((format!("[{number}].except"), message));
+            continue;
+        }
         let except = network.except.iter().flatten().enumerate();
         let except = except.map(|(hole, text)| {
             range(text).ok_or_else(|| (format!("[{number}].except[{hole}]"), text.clone()))
         });
-        let except: Result<Vec<_>, _> = except.take(CLIENTS_MAX).collect();
+        let except: Result<Vec<_>, _> = except.collect();
         let cidr = || (format!("[{number}].cidr"), network.cidr.clone());
         match range(&network.cidr).ok_or_else(cidr).and_then(|net| Ok((net, except?))) {
             Ok((net, except)) if networks.len() < CLIENTS_MAX => {

@@ -7,8 +7,8 @@ use crate::source::route::Route;
 use crate::source::{Inventory, Key, Sourced};
 use crate::world::route::matching;
 use crate::world::route::parent::{
-    Kind, Parent, PatternsByNamespace, by_age, host_match, parents_of_grpc, parents_of_http,
-    patterns_of_namespace,
+    Kind, PARENTS_MAX, Parent, PatternsByNamespace, by_age, host_match, parents_of_grpc,
+    parents_of_http, patterns_of_namespace, too_many_parents,
 };
 use crate::world::route::verdict::OnServer;
 use gateway_api::grpcroutes::GrpcRoute;
@@ -33,8 +33,8 @@ pub(super) struct Attached {
     pub(super) patterns: PatternsByNamespace,
 }
 
-/// A rule of either kind: its matches, or what is wrong with one and where; and whether it has filters.
-type Rule = (Vec<Result<RequestMatch, (String, String)>>, bool);
+/// A rule of either kind: its matches within the limit, or what is wrong with one and where; how many there are; whether it has filters.
+type Rule = (Vec<Result<RequestMatch, (String, String)>>, usize, bool);
 
 /// Attaches the routes of an inventory to its Servers.
 pub(super) fn attach(
@@ -52,26 +52,35 @@ pub(super) fn attach(
         for route in by_age(list, |route: &HttpRoute| &route.metadata) {
             let spec = &route.object.object.spec;
             let rules = |patterns: &Patterns| -> Vec<Rule> {
-                let rules = spec.rules.iter().flatten().map(|rule| {
-                    let matches = rule.matches.iter().flatten();
+                let rules = spec.rules.iter().flatten().take(RULES_MAX).map(|rule| {
+                    let matches = rule.matches.iter().flatten().take(MATCHES_MAX);
                     let matches = matches.map(|one| matching::http(one, patterns)).collect();
-                    (matches, rule.filters.as_ref().is_some_and(|filters| !filters.is_empty()))
+                    let count = rule.matches.as_ref().map_or(0, Vec::len);
+                    (
+                        matches,
+                        count,
+                        rule.filters.as_ref().is_some_and(|filters| !filters.is_empty()),
+                    )
                 });
                 rules.collect()
             };
+            let count = spec.rules.as_ref().map_or(0, Vec::len);
+            let rules = (count, rules);
             place.put(route, Kind::Http, spec.hostnames.as_ref(), rules, &parents_of_http(spec));
         }
     }
     for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
         let spec = &route.object.object.spec;
         let rules = |patterns: &Patterns| -> Vec<Rule> {
-            let rules = spec.rules.iter().flatten().map(|rule| {
-                let matches = rule.matches.iter().flatten();
+            let rules = spec.rules.iter().flatten().take(RULES_MAX).map(|rule| {
+                let matches = rule.matches.iter().flatten().take(MATCHES_MAX);
                 let matches = matches.map(|one| matching::grpc(one, patterns)).collect();
-                (matches, rule.filters.as_ref().is_some_and(|filters| !filters.is_empty()))
+                let count = rule.matches.as_ref().map_or(0, Vec::len);
+                (matches, count, rule.filters.as_ref().is_some_and(|filters| !filters.is_empty()))
             });
             rules.collect()
         };
+        let rules = (spec.rules.as_ref().map_or(0, Vec::len), rules);
         place.put(route, Kind::Grpc, spec.hostnames.as_ref(), rules, &parents_of_grpc(spec));
     }
     let mut attached = place.attached;
@@ -96,7 +105,7 @@ impl Place<'_> {
         route: &Sourced<Route<T>>,
         kind: Kind,
         hostnames: Option<&Vec<String>>,
-        rules: impl FnOnce(&Patterns) -> Vec<Rule>,
+        (count, rules): (usize, impl FnOnce(&Patterns) -> Vec<Rule>),
         parents: &[Parent<'_>],
     ) {
         if !parents.iter().any(|parent| parent.server_kind().is_some()) {
@@ -106,11 +115,18 @@ impl Place<'_> {
         let patterns = self.attached.patterns.remove(&namespace);
         let patterns = patterns.unwrap_or_else(patterns_of_namespace);
         patterns.begin_route();
+        if count > RULES_MAX {
+            let message = format!("{count} rules; only the first {RULES_MAX} are used");
+            self.report.wrong(route, TOO_MANY, "spec.rules", message);
+        }
+        if let Some(message) = too_many_parents(parents.len()) {
+            self.report.wrong(route, TOO_MANY, "spec.parentRefs", message);
+        }
         let rules = rules(&patterns);
         let bytes = patterns.route_bytes();
         let compiled = self.compile(route, kind, hostnames, rules, &patterns);
         let mut outcomes = Vec::new();
-        for (number, parent) in parents.iter().enumerate() {
+        for (number, parent) in parents.iter().enumerate().take(PARENTS_MAX) {
             let Some(server) = parent.server_kind() else { continue };
             let outcome = self.on_server(route, (kind, parent, server), bytes);
             let outcome = outcome.map(|at| self.add(at, &route.key, compiled.clone(), bytes));
@@ -191,20 +207,23 @@ impl Place<'_> {
         patterns: &Patterns,
     ) -> Option<InboundRoute> {
         let mut matches = Vec::new();
-        for (number, (found, has_filters)) in rules.into_iter().enumerate() {
+        for (number, (found, count, has_filters)) in rules.into_iter().enumerate() {
             let field = format!("spec.rules[{number}]");
             let unread = route.object.wrong(&field).map(str::to_owned);
-            let left_out = match (number < RULES_MAX, has_filters, unread) {
-                (false, ..) => Some(format!("only the first {RULES_MAX} rules are used")),
-                (_, true, _) => {
+            let left_out = match (has_filters, unread) {
+                (true, _) => {
                     Some("a Server serves no filters; the rule takes no request".to_owned())
                 }
-                (.., Some(unread)) => Some(format!("{unread}; the rule takes no request")),
+                (_, Some(unread)) => Some(format!("{unread}; the rule takes no request")),
                 _ => None,
             };
             if let Some(message) = left_out {
                 self.report.wrong(route, INVALID, field, message);
                 continue;
+            }
+            if count > MATCHES_MAX {
+                let message = format!("{count} matches; only the first {MATCHES_MAX} are used");
+                self.report.wrong(route, TOO_MANY, format!("{field}.matches"), message);
             }
             if found.is_empty() {
                 matches.push(RequestMatch::default());
@@ -213,10 +232,7 @@ impl Place<'_> {
                 let place = format!("{field}.matches[{at}]");
                 let unread = route.object.wrong(&place).map(str::to_owned);
                 let one = unread.map_or(one, |message| Err((String::new(), message)));
-                let one = one.and_then(|one| match at < MATCHES_MAX {
-                    true => self.told(route, kind, one, patterns),
-                    false => Err((String::new(), format!("only the first {MATCHES_MAX} are used"))),
-                });
+                let one = one.and_then(|one| self.told(route, kind, one, patterns));
                 match one {
                     Ok(one) => matches.push(one),
                     Err((part, message)) => {

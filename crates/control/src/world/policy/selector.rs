@@ -1,5 +1,6 @@
 //! Label selectors.
 
+use crate::limit::SELECTOR_CONDITIONS_MAX;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Which labels an object must have; no condition selects every object.
@@ -17,7 +18,7 @@ enum Needed {
 
 impl Selector {
     /// Reads a selector. An expression that is not valid selects everything, so that a Server closes no fewer ports than its author
-    /// meant; the second part has the field and message of each.
+    /// meant; so do conditions beyond the limit. The second part has the field behind the selector's, and the message, of each.
     pub(super) fn read(selector: &LabelSelector) -> (Self, Vec<(String, String)>) {
         let (mut conditions, mut wrong) = (Vec::new(), Vec::new());
         for (label, value) in selector.match_labels.iter().flatten() {
@@ -35,11 +36,18 @@ impl Selector {
                     let message = format!(
                         "{other:?} is not one of In, NotIn, Exists, DoesNotExist; the expression is left out"
                     );
-                    wrong.push((format!("matchExpressions[{number}].operator"), message));
+                    wrong.push((format!(".matchExpressions[{number}].operator"), message));
                     continue;
                 }
             };
             conditions.push((one.key.as_str().into(), needed));
+        }
+        let count = conditions.len();
+        if count > SELECTOR_CONDITIONS_MAX {
+            conditions.truncate(SELECTOR_CONDITIONS_MAX);
+            let message =
+                format!("{count} conditions; only the first {SELECTOR_CONDITIONS_MAX} are used");
+            wrong.push((String::new(), message));
         }
         (Self(conditions), wrong)
     }

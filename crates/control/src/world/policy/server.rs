@@ -83,7 +83,7 @@ fn read_one(
     };
     let (selector, wrong) = Selector::read(selector);
     for (field, message) in wrong {
-        report.wrong(object, INVALID, format!("spec.podSelector.{field}"), message);
+        report.wrong(object, INVALID, format!("spec.podSelector{field}"), message);
     }
     let port = match port {
         Some(IntOrString::Int(number)) => {

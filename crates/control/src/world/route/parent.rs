@@ -66,6 +66,15 @@ macro_rules! parents {
 parents!(parents_of_http, HttpRouteSpec);
 parents!(parents_of_grpc, GrpcRouteSpec);
 
+/// Parents of one route, as in the Gateway API's definition.
+pub(in crate::world) const PARENTS_MAX: usize = 32;
+
+/// What is said of a route with more.
+pub(in crate::world) fn too_many_parents(parents: usize) -> Option<String> {
+    let message = format!("{parents} parents; only the first {PARENTS_MAX} are used");
+    (parents > PARENTS_MAX).then_some(message)
+}
+
 /// The regular expressions of each namespace's routes.
 pub(in crate::world) type PatternsByNamespace = HashMap<Arc<str>, Patterns>;
 

@@ -108,9 +108,3 @@ fn status(field: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
-
-/// Nanoseconds of this thread on a processor.
-fn on_cpu() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse().unwrap()
-}
