@@ -77,6 +77,8 @@ pub const VOCABULARY: &[Word] = &[
         "which clients may connect: `all-unauthenticated`, `all-authenticated` or `deny`"),
     word(MINIMUM_POLICY, false, To::Control, policy,
         "on a Namespace only: `deny`, `all-authenticated` or another inbound policy, which pods and Servers of the namespace cannot loosen"),
+    word("proxy-require-identity-inbound-ports", true, To::Control, value::ports,
+        "ports without a Server that only clients with an identity may reach, by number, range or name, `5432,9000-9010`"),
     word("proxy-log-level", true, To::Variable("LENO_PROXY_LOG"), value::log_level,
         "`info`, or `warn,leno_proxy::balance=debug`"),
     word("proxy-log-format", true, To::Variable("LENO_PROXY_LOG_FORMAT"), log_format,
@@ -124,7 +126,8 @@ pub const VOCABULARY: &[Word] = &[
 const MINIMUM_POLICY: &str = "minimum-inbound-policy";
 
 /// Lists of the application's own ports, which may be given by the names that its containers give them.
-const BY_NAME: [&str; 2] = ["skip-inbound-ports", "opaque-ports"];
+const BY_NAME: [&str; 3] =
+    ["skip-inbound-ports", "opaque-ports", "proxy-require-identity-inbound-ports"];
 
 fn policy(text: &str) -> Result<String, String> {
     value::policy(text).map(|_| text.to_owned())

@@ -21,8 +21,12 @@ impl World {
         let pod = self.pod(workload)?;
         let protocol = self.protocol_of(pod, port);
         let of_objects = self.policies.of(&workload.namespace).policy(pod, port, protocol);
-        let is_open = of_objects.is_none() && pod.policy == DefaultPolicy::AllUnauthenticated;
-        let mut policy = of_objects.unwrap_or_else(|| of_default(pod.policy, protocol));
+        let default = match pod.require_identity.contains(port) {
+            true => pod.policy.at_least(DefaultPolicy::AllAuthenticated),
+            false => pod.policy,
+        };
+        let is_open = of_objects.is_none() && default == DefaultPolicy::AllUnauthenticated;
+        let mut policy = of_objects.unwrap_or_else(|| of_default(default, protocol));
         if let Some(bound) = pod.minimum.bound() {
             policy.narrow(from_ref(&bound));
         }

@@ -37,6 +37,8 @@ pub struct Pod {
     pub policy: DefaultPolicy,
     /// What its namespace lets no policy admit.
     pub minimum: DefaultPolicy,
+    /// Ports for which the default policy admits only clients with an identity.
+    pub require_identity: Ports,
     /// Takes traffic.
     pub ready: bool,
     /// Its containers were ready in the kubelet's last report, and it has no readiness gates. The cluster marked it unready since then,
@@ -125,6 +127,10 @@ impl Pod {
             },
             policy: own.policy.or(inherited.policy).unwrap_or_default().at_least(minimum),
             minimum,
+            require_identity: own
+                .require_identity
+                .or(inherited.require_identity)
+                .unwrap_or_default(),
             ready: status.conditions.ready && !status.finished,
             unheard: status.conditions.containers_ready
                 && !(status.conditions.ready || status.finished || spec.gated),

@@ -102,6 +102,7 @@ impl Ports {
 pub(super) struct Settings {
     pub(super) opaque: Option<Ports>,
     pub(super) skip_inbound: Option<Ports>,
+    pub(super) require_identity: Option<Ports>,
     pub(super) policy: Option<DefaultPolicy>,
     pub(super) meshed: bool,
     /// Of a Namespace: what its pods cannot loosen.
@@ -128,6 +129,7 @@ impl Settings {
             Some(ports)
         };
         let (opaque, skip_inbound) = (ports("opaque-ports"), ports("skip-inbound-ports"));
+        let require_identity = ports("proxy-require-identity-inbound-ports");
         let policy = get(annotations, DEFAULT).map(|(field, text)| {
             value::policy(text).unwrap_or_else(|message| {
                 // An operator who meant to close must not find it open.
@@ -142,7 +144,7 @@ impl Settings {
         let http2_upgrade =
             get(annotations, "http2-upgrade").is_some_and(|(_, text)| text == "true");
         let minimum = DefaultPolicy::default();
-        Self { opaque, skip_inbound, policy, minimum, meshed, http2_upgrade }
+        Self { opaque, skip_inbound, require_identity, policy, minimum, meshed, http2_upgrade }
     }
 
     /// Adds what only a Namespace can say.
@@ -190,7 +192,8 @@ impl Settings {
 
     /// What a Namespace says for a pod or Service with these ports: a name that is none of them says nothing.
     pub(super) fn for_ports(mut self, number_of: NumberOf<'_>) -> Self {
-        for ports in [&mut self.opaque, &mut self.skip_inbound].into_iter().flatten() {
+        let lists = [&mut self.opaque, &mut self.skip_inbound, &mut self.require_identity];
+        for ports in lists.into_iter().flatten() {
             ports.number(number_of);
         }
         self

@@ -77,6 +77,17 @@ fn defaults() -> Cases {
             &[("a", "8080", "deny"), ("-", "8080", "deny")],
         )
         + check(
+            &["pod config.linkerd.io/proxy-require-identity-inbound-ports=8080"],
+            &[("-", "8080 GET /", "deny"), ("a", "8080 GET /", mesh), ("-", "9090", open)],
+        )
+        + check(
+            &[
+                "pod leno.dev/proxy-require-identity-inbound-ports=http",
+                "ns leno.dev/default-inbound-policy=cluster-unauthenticated",
+            ],
+            &[("-", "8080", "deny"), ("a", "8080", both), ("-", "9090", here)],
+        )
+        + check(
             &["pod leno.dev/default-inbound-policy=deny", "probe /healthz"],
             &[
                 ("-", "8080 GET /healthz", "allow probe on probe"),

@@ -54,6 +54,7 @@ impl Pod {
             && self.labels == other.labels
             && self.opaque == other.opaque
             && self.skip_inbound == other.skip_inbound
+            && self.require_identity == other.require_identity
             && self.named_ports == other.named_ports
             && self.probes == other.probes
     }
