@@ -9,8 +9,8 @@ use leno_model::limit::{
 use leno_model::name::Resource;
 use leno_model::pattern::Patterns;
 use leno_model::route::RequestMatch;
-use linkerd2_proxy_api::grpc_route::GrpcRouteMatch;
-use linkerd2_proxy_api::http_route::{HostMatch, HttpRouteMatch, path_match};
+use linkerd2_proxy_api::grpc_route::{GrpcRouteMatch, GrpcRpcMatch};
+use linkerd2_proxy_api::http_route::{HostMatch, HttpRouteMatch, PathMatch, path_match};
 use linkerd2_proxy_api::inbound as message;
 use linkerd2_proxy_api::meta::{Metadata, metadata};
 
@@ -118,7 +118,8 @@ fn matches<'a, M: 'a>(
 }
 
 /// Routes as messages. If a request that no route takes is not rejected, one more route takes it: a linkerd proxy answers it
-/// with 404 otherwise. If it is rejected and there is no route, one more route takes nothing.
+/// with 404 otherwise. If it is rejected and there is no route, one more route takes nothing. As in Linkerd's messages, it is the
+/// first one.
 pub(super) fn http_message(
     routes: &[InboundRoute],
     rejects_unrouted: bool,
@@ -131,17 +132,21 @@ pub(super) fn http_message(
             .map(|matches| message::http_route::Rule { matches, filters: Vec::new() })
             .collect(),
     };
+    let all = HttpRouteMatch {
+        path: Some(PathMatch { kind: Some(path_match::Kind::Prefix("/".to_owned())) }),
+        ..HttpRouteMatch::default()
+    };
     let rest = message::HttpRoute {
         metadata: Some(parts::resource_message(&Resource::default_named("default"))),
         hosts: Vec::new(),
         authorizations: Vec::new(),
         rules: match rejects_unrouted {
-            false => vec![message::http_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+            false => vec![message::http_route::Rule { matches: vec![all], filters: Vec::new() }],
             true => Vec::new(),
         },
     };
     let rest = (!rejects_unrouted || routes.is_empty()).then_some(rest);
-    routes.iter().map(route).chain(rest).collect()
+    rest.into_iter().chain(routes.iter().map(route)).collect()
 }
 
 /// The same for gRPC. What a gRPC route cannot say is left out, and lets nobody in.
@@ -157,17 +162,18 @@ pub(super) fn grpc_message(
             .map(|matches| message::grpc_route::Rule { matches, filters: Vec::new() })
             .collect(),
     };
+    let all = GrpcRouteMatch { rpc: Some(GrpcRpcMatch::default()), headers: Vec::new() };
     let rest = message::GrpcRoute {
         metadata: Some(parts::resource_message(&Resource::default_named("default"))),
         hosts: Vec::new(),
         authorizations: Vec::new(),
         rules: match rejects_unrouted {
-            false => vec![message::grpc_route::Rule { matches: Vec::new(), filters: Vec::new() }],
+            false => vec![message::grpc_route::Rule { matches: vec![all], filters: Vec::new() }],
             true => Vec::new(),
         },
     };
     let rest = (!rejects_unrouted || routes.is_empty()).then_some(rest);
-    routes.iter().map(route).chain(rest).collect()
+    rest.into_iter().chain(routes.iter().map(route)).collect()
 }
 
 /// See [`super::check_route`].
@@ -204,7 +210,10 @@ pub(super) fn takes_all(route: &message::HttpRoute) -> bool {
 
 /// Whether the route takes every call.
 pub(super) fn takes_all_rpc(route: &message::GrpcRoute) -> bool {
-    let any = |one: &GrpcRouteMatch| one.rpc.is_none() && one.headers.is_empty();
+    // Linkerd's controller writes a call of any service and method as empty names.
+    let all_calls = |rpc: &GrpcRpcMatch| rpc.service.is_empty() && rpc.method.is_empty();
+    let any =
+        |one: &GrpcRouteMatch| one.rpc.as_ref().is_none_or(all_calls) && one.headers.is_empty();
     let all =
         |rule: &message::grpc_route::Rule| rule.matches.is_empty() || rule.matches.iter().any(any);
     route.hosts.is_empty() && route.rules.iter().any(all)

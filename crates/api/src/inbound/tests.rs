@@ -228,7 +228,7 @@ fn rate_limits() {
     use message::http_local_rate_limit::Limit;
     let rate = |rate| std::num::NonZeroU32::new(rate).unwrap();
     let limit = RateLimit {
-        resource: Resource::object("policy.leno.dev", "httplocalratelimitpolicy", "default", "web"),
+        resource: Resource::object("policy.leno.dev", "HTTPLocalRateLimitPolicy", "default", "web"),
         total: Some(rate(100)),
         identity: Some(rate(10)),
         overrides: vec![RateOverride {

@@ -4,6 +4,7 @@
 mod client;
 mod doors;
 mod frozen;
+mod linkerd;
 mod replicas;
 
 use client::{Mesh, POD, SERVICES};

@@ -131,7 +131,7 @@ fn limit(objects: &Objects<'_>, object: &Object, report: &mut Report) -> Result<
     }
     let Key { namespace, name, .. } = &object.key;
     let resource =
-        Resource::object(group(&object.key), "httplocalratelimitpolicy", namespace, name);
+        Resource::object(group(&object.key), "HTTPLocalRateLimitPolicy", namespace, name);
     Ok(RateLimit { resource, total, identity, overrides: read })
 }
 
