@@ -258,7 +258,8 @@ fn leno(place: &Place, words: &[&str]) -> Output {
     command(place, words).output().expect("it runs")
 }
 
-fn command(place: &Place, words: &[&str]) -> Command {
+/// `leno` with these words, in the place's namespace.
+pub(crate) fn command(place: &Place, words: &[&str]) -> Command {
     let leno = binaries::find("leno").expect("leno");
     let mut command = Command::new(leno);
     command.args(words);

@@ -19,6 +19,7 @@ mod injection;
 mod mesh;
 mod outages;
 mod policy;
+mod policy_tour;
 mod renewal;
 mod replicas;
 mod rollout;

@@ -75,6 +75,10 @@ fn judge(
     if !refused {
         return Err(format!("answered with {answer:?}"));
     }
+    let proxy = mesh.pod("server").proxy().expect("a proxy");
+    if proxy.wait_for("denial=\"", wait::LIMIT).is_err() {
+        return Err(format!("no id of a denial in the log:\n{}", proxy.said()));
+    }
     let name = format!("inbound_{how}_authz_deny_total");
     let metrics = mesh.pod("server").metrics();
     let counted = metrics.sum(&name, &[]) >= 1.0;

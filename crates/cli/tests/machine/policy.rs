@@ -1,4 +1,5 @@
-//! The tour of `docs/policy.md`: default deny, the callers that the application needs, a denial that explains itself.
+//! The tour of `docs/policy.md`: default deny, a suggestion from traffic, its simulation, its enforcement, a denial that explains itself.
+//! And the policy by hand in `examples/bookinfo/policy/allow.yaml`.
 
 use crate::up::{Mesh, PATIENCE};
 use std::fs;
@@ -32,17 +33,100 @@ fn until_in(mesh: &Mesh, pod: &str, script: &str, expected: &str) {
     }
 }
 
-#[test]
-fn the_tour_of_access_policy() {
+const PAGE: &str = "productpage:9080/productpage";
+const DETAILS: &str = "details:9080/details/0";
+
+/// Everything that the page needs, and the page.
+const WORKLOADS: [&str; 6] =
+    ["productpage-v1", "details-v1", "ratings-v1", "reviews-v1", "reviews-v2", "reviews-v3"];
+
+/// The application in the mesh, when all of it answers.
+fn bookinfo() -> Mesh {
     let parts = ["client", "details", "productpage", "ratings", "reviews"];
     let application = parts.map(|part| example(&format!("{part}.yaml"))).join("\n---\n");
     let mut mesh = Mesh::new(&application);
     mesh.arguments = &[];
     mesh.start();
-    let status =
-        |path: &str| format!("curl -s -m 5 -o /dev/null -w '%{{http_code}}' http://{path}");
-    let (page, details) = ("productpage:9080/productpage", "details:9080/details/0");
-    until(&mesh, &status(page), "200");
+    until(&mesh, &status(PAGE), "200");
+    mesh
+}
+
+fn status(path: &str) -> String {
+    format!("curl -s -m 5 -o /dev/null -w '%{{http_code}}' http://{path}")
+}
+
+/// The id in a response that denies.
+fn denial(mesh: &Mesh, request: &str) -> String {
+    let output = mesh.exec("client", request);
+    let head = String::from_utf8_lossy(&output.stdout).into_owned();
+    let id = head.lines().find_map(|line| line.strip_prefix("leno-denial: "));
+    id.unwrap_or_else(|| panic!("no id: {head}")).trim().to_owned()
+}
+
+/// The exit code of a command of `leno`, and all that it prints.
+fn leno(mesh: &Mesh, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = mesh.leno().args(words).output().expect("leno");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_tour_of_access_policy() {
+    let mesh = bookinfo();
+    let place = mesh.place.path();
+    let (deny, suggested) = (place.join("default-deny.yaml"), place.join("policy.yaml"));
+    fs::write(&deny, example("policy/default-deny.yaml")).expect("write");
+    let (deny, suggested) = (deny.display().to_string(), suggested.display().to_string());
+    // 1. Default deny, which nobody applies yet: the record says what it would break.
+    let page = status(PAGE);
+    let began = Instant::now();
+    loop {
+        mesh.exec("client", &format!("for i in 1 2 3 4 5 6; do {page}; done"));
+        let (code, said, talk) = leno(&mesh, &["policy", "simulate", "-f", &deny]);
+        let is_denied = |name: &&str| {
+            let workload = format!("default/deployment/{name} ");
+            said.lines().any(|line| line.starts_with(&workload) && line.ends_with("denied"))
+        };
+        if WORKLOADS.iter().all(is_denied) {
+            assert_eq!(code, Some(1), "{said}{talk}");
+            assert!(said.contains("\n6 denied, 0 opened, "), "{said}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said}{talk}");
+    }
+    // 2. What was seen becomes a policy, in a file.
+    let (code, suggestion, talk) = leno(&mesh, &["policy", "suggest", "-n", "default"]);
+    assert_eq!(code, Some(0), "{talk}");
+    fs::write(&suggested, suggestion).expect("write");
+    // 3. With it, default deny denies nothing that was seen.
+    let (code, said, talk) = leno(&mesh, &["policy", "simulate", "-f", &suggested, &deny]);
+    assert_eq!(code, Some(0), "{said}{talk}");
+    assert!(said.contains("0 denied, 0 opened, 0 not known, "), "{said}");
+    // 4. Both are enforced; the application works as before.
+    for file in [&suggested, &deny] {
+        let name = Path::new(file).file_name().expect("a name");
+        fs::copy(file, mesh.manifests().join(name)).expect("copy");
+    }
+    let denied = format!("curl -s -m 5 -D - http://{DETAILS}");
+    until(&mesh, &denied, "403");
+    mesh.check("client", &page, "200");
+    for hop in [("deploy/productpage-v1", DETAILS), ("deploy/reviews-v2", "ratings:9080/ratings/0")]
+    {
+        mesh.check(hop.0, &status(hop.1), "200");
+    }
+    // 5. A denial explains itself.
+    let (code, said, talk) = leno(&mesh, &["explain", &denial(&mesh, &denied)]);
+    assert_eq!(code, Some(1), "{said}{talk}");
+    for expected in ["sa/bookinfo-client", "GET /details/0", "Server default/", "Now: DENIED"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    mesh.ends_without_a_trace();
+}
+
+#[test]
+fn the_policy_of_bookinfo_by_hand() {
+    let mesh = bookinfo();
+    let (page, details) = (PAGE, DETAILS);
     until(&mesh, &status(details), "200");
     // 1. Nobody is admitted.
     let write = |name: &str| {
@@ -64,12 +148,8 @@ fn the_tour_of_access_policy() {
         "server details lets in no spiffe://cluster.local/ns/default/sa/bookinfo-client",
     );
     // An id stands for all of it, also where the answer says nothing.
-    let output = mesh.exec("client", &denied);
-    let head = String::from_utf8_lossy(&output.stdout).into_owned();
-    let id = head.lines().find_map(|line| line.strip_prefix("leno-denial: ")).expect("an id");
-    let told = mesh.leno().args(["explain", id.trim()]).output().expect("leno");
-    let said = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    let (code, said, talk) = leno(&mesh, &["explain", &denial(&mesh, &denied)]);
+    assert_eq!(code, Some(1), "{said}{talk}");
     for expected in [
         "identity   spiffe://cluster.local/ns/default/sa/bookinfo-client",
         "request    GET /details/0",
