@@ -308,6 +308,64 @@ fn ten_thousand_pods_are_answered_within_a_second() {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
+/// Admits account `b` to port 8080 of `web`.
+const GATEWAY: &str = "
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XAuthorizationPolicy
+metadata: {name: web, namespace: shop}
+spec:
+  targetRefs: [{group: '', kind: Pod, selector: {matchLabels: {app: web}}}]
+  action: ALLOW
+  enforcementLevel: Network
+  rules:
+    - sources: [{type: ServiceAccount, serviceAccount: {name: b}}]
+      networkAttributes: {ports: [8080]}
+";
+
+/// The policy of a pod names itself, and the smallest policy is another one, besides a rule for the Server where there is one.
+#[test]
+fn policies_of_the_gateway_api() {
+    let pods = pods();
+    let ask_with = |objects: &[&str], question: &str| {
+        let mut all = vec![APPLICATION, &pods];
+        all.extend(objects);
+        ask(&world(&all), question)
+    };
+    let of_b = CRON.replace("cron", "b");
+    assert_eq!(shown(&ask_with(&[GATEWAY], &of_b)), "allowed: allow web at 2");
+    for objects in [&[GATEWAY][..], &[GATEWAY, SERVER]] {
+        for (from, expected) in [("cron", "denied: deny at 2"), ("plain", "denied: deny at 2")] {
+            let question = CRON.replace("cron", from);
+            let found = ask_with(objects, &question);
+            assert_eq!(shown(&found), expected, "{found:#}");
+            let smallest = found["smallest_policy"].as_str().unwrap();
+            assert!(smallest.contains("kind: XAuthorizationPolicy"), "{smallest}");
+            assert_eq!(smallest.contains("kind: AuthorizationPolicy"), objects.len() == 2);
+            let again = ask_with(&[objects, &[smallest]].concat(), &question);
+            assert_eq!(again["allowed"], true, "{smallest}\n{again:#}");
+        }
+    }
+    let found = ask_with(&[GATEWAY], CRON);
+    let reason = "no rule of XAuthorizationPolicy shop/web admits the client";
+    assert_eq!(found["verdicts"][0]["reason"], reason);
+    assert_eq!(found["verdicts"][0]["minimum"], Value::Null);
+}
+
+/// Where the minimum of the namespace does not admit a client, no policy does.
+#[test]
+fn a_minimum_is_shown_and_no_policy_is_suggested_beyond_it() {
+    let minimum = APPLICATION
+        .replace("default-inbound-policy: deny", "minimum-inbound-policy: all-authenticated");
+    let pods = pods();
+    let world = world(&[&minimum, &pods, SERVER]);
+    let found = ask(&world, &CRON.replace("cron", "plain"));
+    assert_eq!(shown(&found), "denied: deny at 2");
+    assert_eq!(found["smallest_policy"], Value::Null, "{found:#}");
+    assert_eq!(found["verdicts"][0]["minimum"], "all-authenticated");
+    let found = ask(&world, CRON);
+    assert!(found["smallest_policy"].is_string(), "{found:#}");
+}
+
 #[test]
 fn who_may_reach_a_workload() {
     let pods = pods();
