@@ -5,7 +5,7 @@ use crate::ground::control;
 use crate::ground::load::{Load, asked};
 use crate::ground::place::{Place, READY_WAIT};
 use crate::ground::proxy;
-use crate::ground::route::{GOOD, event, route, to, told};
+use crate::ground::route::{GOOD, acknowledged, event, route, to, told};
 use crate::ground::worker::{Worker, service};
 use leno_tests::wait::until;
 use serde_json::{Value, json};
@@ -156,6 +156,18 @@ fn kinds_come_late(place: &Place) {
     told(place, "httproute", "web", GOOD);
     told(place, "grpcroute", "rpc", GOOD);
     proxy::asked(place, &pod("other"), routed);
+    acknowledged(place, "httproute", "web");
+    place.apply(&[json!({
+        "apiVersion": "policy.leno.dev/v1beta3",
+        "kind": "Server",
+        "metadata": {"name": "other"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "other"}},
+            "port": 8080,
+            "accessPolicy": "all-unauthenticated",
+        },
+    })]);
+    acknowledged(place, "servers.policy.leno.dev", "other");
     let outcome = load.stop();
     println!("the kinds went and came back: {outcome}");
     assert_eq!(outcome.failed, 0, "{outcome}");

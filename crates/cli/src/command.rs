@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod applied;
 mod authz;
 mod bench;
 mod check;

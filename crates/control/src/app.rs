@@ -16,6 +16,7 @@ use crate::quota::Quotas;
 use crate::record::Record;
 use crate::replicas::{Own, Replicas};
 use crate::source::file::Reader;
+use crate::source::kubernetes::figures::Figures;
 use crate::source::{Inventory, Problem, file, kubernetes, layers, new_problems, parse};
 use crate::world::builder::Builder;
 use crate::world::{MeshNames, World};
@@ -64,6 +65,7 @@ async fn serve(args: &Run) -> Result<()> {
 
     let (inventories, inventories_seen) = watch::channel(Arc::new(Inventory::default()));
     let (worlds, worlds_seen) = watch::channel(Arc::new(World::default()));
+    let (record, applied) = (Record::default(), Applied::default());
     let client = client(args).await?;
     let cluster = client
         .clone()
@@ -72,11 +74,7 @@ async fn serve(args: &Run) -> Result<()> {
     let _source = source(args, client.clone(), inventories, &metrics);
     let (leading, leads) = watch::channel(false);
     let own = own(&names)?;
-    let _writing = client.as_ref().map(|client| {
-        let me = (client.clone(), own.id.to_string());
-        write(me, (args, &metrics), worlds_seen.clone(), (leading, leads.clone()), &drain)
-    });
-    let seen = Seen { inventories: inventories_seen.clone(), leads };
+    let seen = Seen { inventories: inventories_seen.clone(), leads: leads.clone() };
     let _world =
         tasks::spawn_owned("world", follow(inventories_seen.clone(), worlds, names.clone()));
     let _memory = tasks::spawn_owned("memory", give_back(worlds_seen.clone()));
@@ -86,8 +84,12 @@ async fn serve(args: &Run) -> Result<()> {
     let admin = listen_where_wanted(args.admin).await?;
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
     let (expiries, expiries_seen) = watch::channel(Expiries::new());
-    let (record, applied) = (Record::default(), Applied::default());
     let replicas = Replicas::new(own.clone(), worlds_seen.clone(), address.port());
+    let _writing = client.as_ref().map(|client| {
+        let known = (worlds_seen.clone(), applied.clone(), replicas.clone());
+        let figures = metrics.source.clone();
+        write((client, &own.id), (&args.namespace, figures), known, (leading, leads), &drain)
+    });
     let pages = Pages {
         worlds: worlds_seen.clone(),
         inventories: inventories_seen.clone(),
@@ -228,16 +230,16 @@ async fn client(args: &Run) -> Result<Option<kube::Client>> {
 
 /// What the leader does: it holds the lease, and writes the status of objects.
 fn write(
-    (client, me): (kube::Client, String),
-    (args, metrics): (&Run, &Metrics),
-    worlds: watch::Receiver<Arc<World>>,
+    (client, me): (&kube::Client, &str),
+    (namespace, figures): (&str, Arc<Figures>),
+    (worlds, applied, replicas): (watch::Receiver<Arc<World>>, Applied, Replicas),
     (leading, leads): (watch::Sender<bool>, watch::Receiver<bool>),
     drain: &Drain,
 ) -> [tasks::Owned; 2] {
-    let figures = metrics.source.clone();
-    let candidate = Candidate::new(client.clone(), &args.namespace, me.clone(), figures);
+    let candidate = Candidate::new(client.clone(), namespace, me.to_owned(), figures);
     let candidate = candidate.run(worlds.clone(), leading, drain.guard());
-    let writer = status::Writer::new(client, me).run(worlds, leads);
+    let known = (applied, replicas);
+    let writer = status::Writer::new(client.clone(), me.to_owned(), known).run(worlds, leads);
     [tasks::spawn_owned("lease", candidate), tasks::spawn_owned("status", writer)]
 }
 

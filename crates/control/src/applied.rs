@@ -2,17 +2,20 @@
 //!
 //! - `stream.rs`: how far one stream is; pure.
 //! - [`answer`]: the proxies and what each of them waits for; pure.
+//! - [`objects`]: routes and policies, and which proxies have applied them.
 //!
 //! A proxy that acknowledges (Leno's) says so when it opens a stream; others (linkerd's) are counted apart. The table has one row for each
 //! open stream, and an identity cannot open more streams than its quota allows.
 
 pub mod answer;
+pub mod objects;
 mod stream;
 
 use leno_api::applied::Acknowledgement;
 use leno_api::outbound::Target;
 use leno_model::name::{SpiffeId, WorkloadId};
 use leno_runtime::random::Random;
+use objects::Generations;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +29,8 @@ pub struct Applied(Arc<Table>);
 #[derive(Debug)]
 struct Table {
     rows: Mutex<HashMap<u64, Arc<Row>>>,
+    /// Since when objects are as they are.
+    generations: Mutex<Generations>,
     /// The number of the next stream. It begins at random: a report that reaches another replica acknowledges nothing there.
     next: AtomicU64,
     /// Grows with everything that changes an answer.
@@ -72,8 +77,9 @@ pub struct NotOwn(u64);
 impl Default for Applied {
     fn default() -> Self {
         let (rows, changes) = (Mutex::default(), AtomicU64::new(0));
+        let generations = Mutex::default();
         let next = AtomicU64::new(Random::from_entropy().next_u64());
-        Self(Arc::new(Table { rows, next, changes }))
+        Self(Arc::new(Table { rows, generations, next, changes }))
     }
 }
 
@@ -117,6 +123,15 @@ impl Applied {
         Ok(())
     }
 
+    /// How many streams acknowledge, and the oldest world that one of them has applied.
+    #[must_use]
+    pub fn oldest(&self) -> (usize, u64) {
+        let rows = self.rows();
+        let acknowledging = rows.values().filter(|row| row.acknowledges);
+        let worlds = acknowledging.map(|row| row.progress().applied());
+        worlds.fold((0, u64::MAX), |(count, oldest), world| (count + 1, oldest.min(world)))
+    }
+
     /// A number that grows with everything that changes an answer.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -125,6 +140,10 @@ impl Applied {
 
     fn changed(&self) {
         self.0.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        self.0.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all(&self) -> Vec<Arc<Row>> {

@@ -32,16 +32,19 @@ use tower_service::Service;
 pub enum Part {
     /// What reached workloads, as [`leno_api::record::part`].
     Record,
+    /// Which proxies have applied routes and policies, as JSON of [`crate::applied::objects::Reaches`].
+    Applied,
 }
 
 impl Part {
-    const ALL: [Self; 1] = [Self::Record];
+    const ALL: [Self; 2] = [Self::Record, Self::Applied];
 
     /// Its name between replicas. An older replica does not know the names of newer parts.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Record => "record",
+            Self::Applied => "applied",
         }
     }
 

@@ -11,6 +11,7 @@
 //! - `probe.rs`: what the kubelet asks of a pod.
 //! - [`builder`]: one inventory after another, at the cost of what changed.
 //! - [`outbound`], [`inbound`]: the answers for one proxy.
+//! - [`depend`]: the objects that an answer is made of.
 //! - [`lookup`]: objects by name, for operators.
 //!
 //! A malformed object becomes a [`Problem`] of that object; everything else goes on.
@@ -18,6 +19,7 @@
 mod backend_policy;
 mod breaker;
 pub mod builder;
+pub mod depend;
 mod fault;
 pub mod inbound;
 pub mod lookup;

@@ -41,7 +41,7 @@ pub(crate) fn told(place: &Place, kind: &str, name: &str, expected: &str) {
     });
 }
 
-/// Our conditions, as `TYPE=STATUS REASON, …`; those of an older generation are none.
+/// Our conditions but `leno.dev/Applied`, which follows the proxies, as `TYPE=STATUS REASON, …`; those of an older generation are none.
 fn said(route: &Value) -> String {
     let parents = route["status"]["parents"].as_array().into_iter().flatten();
     let ours = parents.filter(|parent| parent["controllerName"] == "leno.dev/mesh");
@@ -50,10 +50,34 @@ fn said(route: &Value) -> String {
     let one = |condition: &Value| {
         let [kind, status, reason] =
             ["type", "status", "reason"].map(|field| text(&condition[field]));
-        (condition["observedGeneration"] == route["metadata"]["generation"])
-            .then(|| format!("{kind}={status} {reason}"))
+        let is_current = condition["observedGeneration"] == route["metadata"]["generation"];
+        (is_current && kind != "leno.dev/Applied").then(|| format!("{kind}={status} {reason}"))
     };
     conditions.filter_map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Until all proxies that use the object have acknowledged it as it is now, and there is one at least.
+pub(crate) fn acknowledged(place: &Place, kind: &str, name: &str) {
+    let mut last = Value::Null;
+    until(&format!("{kind} {name} is acknowledged"), READY_WAIT, || {
+        sleep(Duration::from_millis(300));
+        let object = place.json(&["get", kind, name]).ok()?;
+        let of_parents = object["status"]["parents"].as_array().into_iter().flatten();
+        let of_parents = of_parents.filter_map(|parent| parent["conditions"].as_array());
+        let conditions = of_parents.chain(object["status"]["conditions"].as_array()).flatten();
+        let is_it = |condition: &&Value| {
+            matches!(condition["type"].as_str(), Some("Applied" | "leno.dev/Applied"))
+                && condition["observedGeneration"] == object["metadata"]["generation"]
+        };
+        let condition = conditions.clone().find(is_it)?;
+        if *condition != last {
+            println!("{kind} {name}: {condition}");
+            last.clone_from(condition);
+        }
+        let (count, _) = condition["message"].as_str()?.split_once(" proxies")?;
+        let (applied, total) = count.split_once(" of ")?;
+        (condition["status"] == "True" && applied == total && total != "0").then_some(())
+    });
 }
 
 /// Until there is an Event about the object with this word in it.

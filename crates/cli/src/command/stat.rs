@@ -7,6 +7,7 @@ use crate::args::{self, Format};
 use crate::home::{Home, Member};
 use crate::output;
 use anyhow::bail;
+use leno_install::check::applied::Proxies;
 use leno_up::figures::reading::{Figures, Of, Reading, grouped};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,8 +22,18 @@ struct Group {
     /// Pods with a proxy; none for Services, whose figures are those of their clients.
     meshed: Option<usize>,
     pods: Option<usize>,
+    /// None for Services, and where the control plane could not be asked.
+    configuration: Option<Configuration>,
     /// None where no proxy was read twice.
     traffic: Option<Figures>,
+}
+
+/// Proxies of an object that acknowledge their configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Configuration {
+    proxies: usize,
+    /// Those with the newest one.
+    applied: usize,
 }
 
 /// The requested objects: all of a kind, or one by name.
@@ -44,11 +55,12 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
     super::repeat(wanted.shown.watch, || {
         let members = home.members(&asked)?;
         let before = home.readings(&members)?;
+        let proxies = super::applied::read(home).filter(|_| wish.kind != "service");
         look(wanted.window);
         let after = home.readings(&members)?;
         let rows = match wish.kind {
             "service" => services(&before, &after, &namespace_of(home, scope), &wish),
-            _ => groups(&members, &before, &after, &wish),
+            _ => groups(&members, (&before, &after), proxies.as_ref(), &wish),
         };
         if let (Some(name), true) = (&wish.name, rows.is_empty()) {
             bail!("{}", missing(&wish, name));
@@ -131,7 +143,23 @@ pub(super) fn namespace_of(home: &Home, scope: &Scope) -> Option<String> {
     }
 }
 
-fn groups(members: &[Member], before: &[Reading], after: &[Reading], wish: &Wish) -> Vec<Group> {
+/// Of these pods.
+fn configuration(pods: &[&Member], proxies: &Proxies) -> Configuration {
+    let is_one = |pod: &&&Member| proxies.pods.contains(&(pod.namespace.clone(), pod.name.clone()));
+    let is_behind = |pod: &&&Member| {
+        let mut behind = proxies.behind.iter();
+        behind.any(|one| one.pod == pod.name && one.namespace == pod.namespace)
+    };
+    let total = pods.iter().filter(is_one).count();
+    Configuration { proxies: total, applied: total - pods.iter().filter(is_behind).count() }
+}
+
+fn groups(
+    members: &[Member],
+    (before, after): (&[Reading], &[Reading]),
+    proxies: Option<&Proxies>,
+    wish: &Wish,
+) -> Vec<Group> {
     let mut found: BTreeMap<(String, String), Vec<&Member>> = BTreeMap::new();
     for member in members.iter().filter(|member| !member.ending) {
         if let Some(of) = wish.object_of(member) {
@@ -148,6 +176,7 @@ fn groups(members: &[Member], before: &[Reading], after: &[Reading], wish: &Wish
             name,
             meshed: Some(pods.iter().filter(|pod| pod.meshed).count()),
             pods: Some(pods.len()),
+            configuration: proxies.map(|proxies| configuration(&pods, proxies)),
             traffic: grouped(before, after.iter().filter(is_of), &Of::Inbound),
         }
     };
@@ -175,6 +204,7 @@ fn services(
         name,
         meshed: None,
         pods: None,
+        configuration: None,
     };
     called.into_iter().map(row).collect()
 }
@@ -183,18 +213,15 @@ fn table(rows: &[Group], format: Format) -> String {
     if format == Format::Name {
         return rows.iter().map(|row| format!("{}/{}\n", row.kind, row.name)).collect();
     }
-    let mut headings = vec![
-        "NAMESPACE",
-        "NAME",
-        "MESHED",
-        "SUCCESS",
-        "RPS",
-        "LATENCY_P50",
-        "LATENCY_P95",
-        "LATENCY_P99",
-        "TCP_CONN",
-    ];
     let wide = format == Format::Wide;
+    let is_behind = |one: Configuration| one.applied < one.proxies;
+    // Where all have the newest configuration, a column would only take room.
+    let with_applied = wide || rows.iter().filter_map(|row| row.configuration).any(is_behind);
+    let mut headings = vec!["NAMESPACE", "NAME", "MESHED"];
+    if with_applied {
+        headings.push("APPLIED");
+    }
+    headings.extend(["SUCCESS", "RPS", "LATENCY_P50", "LATENCY_P95", "LATENCY_P99", "TCP_CONN"]);
     if wide {
         headings.extend(["OPENED/S", "READ/S", "WRITE/S"]);
         headings.extend(["RETRIES/S", "AMPLIFICATION", "SHED/S", "EJECTED"]);
@@ -207,6 +234,10 @@ fn table(rows: &[Group], format: Format) -> String {
             row.name.clone(),
             meshed.map_or_else(dash, |(meshed, pods)| format!("{meshed}/{pods}")),
         ];
+        if with_applied {
+            let of = |one: Configuration| format!("{}/{}", one.applied, one.proxies);
+            cells.push(row.configuration.map_or_else(dash, of));
+        }
         match &row.traffic {
             None => cells.extend((0..13).map(|_| dash())),
             Some(figures) => {

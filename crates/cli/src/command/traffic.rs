@@ -29,7 +29,14 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
         }
         Ok(match wanted.shown.output {
             Format::Name => names(stats.iter().map(|stat| stat.pod.as_str())),
-            format => stat_table(&stats, format == Format::Wide),
+            format => {
+                if let Some(proxies) = super::applied::read(home)
+                    && !proxies.behind.is_empty()
+                {
+                    eprintln!("leno: {}: {}", proxies.summary(), proxies.some_missing());
+                }
+                stat_table(&stats, format == Format::Wide)
+            }
         })
     })
 }

@@ -72,7 +72,6 @@ impl Progress {
     }
 
     /// The newest world of which everything is applied.
-    #[cfg(test)]
     pub(super) fn applied(&self) -> u64 {
         self.applied
     }

@@ -1,8 +1,10 @@
 //! Rows, who may acknowledge them, and the answer that they make.
 
 use super::answer::{Answer, Proxy};
+use super::objects::Reaches;
 use super::*;
 use crate::source::kubernetes::tests::by_events;
+use crate::world::depend::Named;
 use crate::world::{MeshNames, World};
 
 const OBJECTS: &str = "---
@@ -115,4 +117,130 @@ fn a_proxy_of_two_replicas_is_one() {
     let json = serde_json::to_string(&merged).unwrap();
     assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), merged);
     assert_eq!(shown(&merged.of_namespace("other")), [""; 0]);
+}
+
+const POLICIES: &str = "---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: on-service, namespace: shop, uid: r, generation: ROUTE}
+spec:
+  parentRefs: [{group: '', kind: Service, name: web}]
+  rules: [{backendRefs: [{name: web, port: 80}]}]
+---
+apiVersion: policy.leno.dev/v1beta3
+kind: Server
+metadata: {name: http, namespace: shop, uid: s, generation: 1}
+spec: {podSelector: {matchLabels: {app: web}}, port: 8080, proxyProtocol: HTTP/1}
+---
+apiVersion: policy.leno.dev/v1beta3
+kind: Server
+metadata: {name: unused, namespace: shop, uid: u, generation: 1}
+spec: {podSelector: {matchLabels: {app: nobody}}, port: 8080}
+---
+apiVersion: policy.leno.dev/v1alpha1
+kind: AuthorizationPolicy
+metadata: {name: clients, namespace: shop, uid: a, generation: POLICY}
+spec:
+  targetRef: {group: policy.leno.dev, kind: Server, name: http}
+  requiredAuthenticationRefs: [{kind: ServiceAccount, name: web}]
+---
+apiVersion: policy.leno.dev/v1alpha1
+kind: HTTPLocalRateLimitPolicy
+metadata: {name: rate, namespace: shop, uid: l, generation: 1}
+spec:
+  targetRef: {group: policy.leno.dev, kind: Server, name: http}
+  total: {requestsPerSecond: 10}
+";
+
+/// `HTTPRoute on-service 1/2 shop/web-1`, for each object that has proxies.
+fn reached(world: &World, applied: &Applied, now: Instant) -> Vec<String> {
+    let reaches = Reaches::new(world, applied, now);
+    let all = world.verdicts().iter().map(|one| &one.route);
+    let all = all.chain(world.object_verdicts().map(|one| &one.key));
+    let shown = |key: &crate::source::Key| {
+        let reach = &reaches.0[&Named::of_key(key)];
+        let behind = reach.behind.iter().map(|one| format!(" {}", one.pod));
+        let silent = if reach.silent > 0 { format!(" +{}", reach.silent) } else { String::new() };
+        let (behind, name) = (behind.collect::<String>(), &key.name);
+        let text = format!("{name} {}/{}{silent}{behind}", reach.applied, reach.total);
+        (reach.total + reach.silent > 0).then_some(text)
+    };
+    let mut all: Vec<String> = all.filter_map(shown).collect();
+    all.sort();
+    all
+}
+
+/// Which proxies have which generation of routes and policies.
+#[test]
+fn objects_count_the_proxies_that_use_them() {
+    let web = |name: &str| {
+        let pod = OBJECTS.split("---\n").find(|one| one.contains("web-1")).unwrap();
+        let labelled = pod.replace("name: web-1,", &format!("name: {name}, labels: {{app: web}},"));
+        format!("---\n{labelled}")
+    };
+    let pods = [
+        OBJECTS.split("---\napiVersion: v1\nkind: Pod").next().unwrap(),
+        &web("web-1"),
+        &web("web-2"),
+    ];
+    let world = |version: u64, route: &str, policy: &str| {
+        let policies = POLICIES.replace("ROUTE", route).replace("POLICY", policy);
+        let world =
+            World::build(&by_events(&(pods.concat() + &policies)), &MeshNames::default(), version);
+        assert!(world.problems.is_empty(), "{:#?}", world.problems);
+        world
+    };
+    let (applied, now) = (Applied::default(), Instant::now());
+    let target = || Watched::Outbound(Target::Address("10.96.0.1:80".parse().unwrap()));
+    let watches = [
+        applied.watch(&id("web"), pod("web-1"), target(), true),
+        applied.watch(&id("web"), pod("web-1"), Watched::Inbound(8080), true),
+        applied.watch(&id("web"), pod("web-2"), Watched::Inbound(8080), true),
+        // Another port, which no Server selects; and endpoints, which no route changes.
+        applied.watch(&id("web"), pod("web-2"), Watched::Inbound(9090), true),
+        applied.watch(
+            &id("web"),
+            pod("web-2"),
+            Watched::Endpoints(Target::Authority("web.shop.svc.cluster.local:80".into())),
+            true,
+        ),
+        applied.watch(&id("web"), pod("web-2"), target(), false),
+    ];
+    let first = world(1, "1", "1");
+    let check =
+        |world: &World, expected: &[&str]| assert_eq!(reached(world, &applied, now), expected);
+    watches.iter().for_each(|watch| watch.looked(1, 1, now));
+    check(
+        &first,
+        &[
+            "clients 0/2 shop/web-1 shop/web-2",
+            "http 0/2 shop/web-1 shop/web-2",
+            "on-service 0/1 +1 shop/web-1",
+            "rate 0/2 shop/web-1 shop/web-2",
+        ],
+    );
+    for watch in &watches[..3] {
+        applied.acknowledge(&id("web"), &[said(watch, 1)], now).unwrap();
+    }
+    check(&first, &["clients 2/2", "http 2/2", "on-service 1/1 +1", "rate 2/2"]);
+    // The policy changes: what else is on the port has not changed, and is still applied.
+    let second = world(2, "1", "2");
+    watches[0].looked(2, 0, now);
+    watches[1..3].iter().for_each(|watch| watch.looked(2, 1, now));
+    check(
+        &second,
+        &["clients 0/2 shop/web-1 shop/web-2", "http 2/2", "on-service 1/1 +1", "rate 2/2"],
+    );
+    applied.acknowledge(&id("web"), &[said(&watches[2], 2)], now).unwrap();
+    check(&second, &["clients 1/2 shop/web-1", "http 2/2", "on-service 1/1 +1", "rate 2/2"]);
+    // Two replicas.
+    let other = Applied::default();
+    let watch = other.watch(&id("web"), pod("web-2"), Watched::Inbound(8080), true);
+    watch.looked(2, 0, now);
+    let [a, b] = [&applied, &other].map(|one| Reaches::new(&second, one, now));
+    let merged = serde_json::to_string(&a.merge(b)).unwrap();
+    let merged: Reaches = serde_json::from_str(&merged).unwrap();
+    let key = second.object_verdicts().find(|one| &*one.key.name == "clients").unwrap();
+    let reach = &merged.0[&Named::of_key(&key.key)];
+    assert_eq!((reach.applied, reach.total), (2, 3));
 }

@@ -1,6 +1,7 @@
 //! `leno.v1.Replica`: what this replica has of its own proxies, for the other replicas of the control plane only.
 
 use super::{Sight, member};
+use crate::applied::objects::Reaches;
 use crate::limit::{LOGGED_BYTES_MAX, REPLICA_PART_BYTES_MAX};
 use crate::replicas::Part;
 use leno_api::record::part::{RecordPart, to_bytes};
@@ -25,6 +26,13 @@ impl Reader {
                 let (record, now) = (&self.0.record, Instant::now());
                 let (reach, seen) = (record.reach(now), record.within(namespace, now));
                 to_bytes(&RecordPart { reach, seen, left_out: 0 }, bytes_max)
+            }
+            Part::Applied => {
+                let world = self.0.worlds.borrow().clone();
+                let reaches = Reaches::new(&world, &self.0.applied, Instant::now()).used();
+                let bytes = serde_json::to_vec(&reaches).unwrap_or_default();
+                // An empty answer is malformed: the other replica then writes no condition.
+                if bytes.len() > bytes_max { Vec::new() } else { bytes }
             }
         }
     }

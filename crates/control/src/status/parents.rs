@@ -6,12 +6,18 @@ use serde_json::{Value, json};
 
 /// Who we are in a status.
 pub const CONTROLLER: &str = "leno.dev/mesh";
+/// The Gateway API's kinds take conditions of others with a prefix.
+const APPLIED_OF_ROUTE: &str = "leno.dev/Applied";
 /// What the Gateway API allows in `status.ancestors`.
 const ANCESTORS_MAX: usize = 16;
 
 /// The entries that the route should have, where they are not those that it has. `now` is in RFC 3339.
 #[must_use]
-pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
+pub fn next(
+    route: &Value,
+    (verdict, applied): (&Verdict, Option<&Condition>),
+    now: &str,
+) -> Option<Vec<Value>> {
     // Of another generation, or made anew: the route is not the one that was judged, and the next verdict is under way.
     let metadata = &route["metadata"];
     let other_generation =
@@ -30,7 +36,7 @@ pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
         next.push(json!({
             "parentRef": parent,
             "controllerName": CONTROLLER,
-            "conditions": conditions(on, earlier, verdict.generation.unwrap_or(0), now),
+            "conditions": conditions((on, applied), (earlier, verdict.generation.unwrap_or(0), now)),
         }));
     }
     let same = next.len() == before.len() && next.iter().all(|entry| before.contains(entry));
@@ -39,13 +45,20 @@ pub fn next(route: &Value, verdict: &Verdict, now: &str) -> Option<Vec<Value>> {
 
 /// The conditions that a policy object should have, where they are not those that it has.
 #[must_use]
-pub fn next_of_object(object: &Value, verdict: &ObjectVerdict, now: &str) -> Option<Vec<Value>> {
+pub fn next_of_object(
+    object: &Value,
+    (verdict, applied): (&ObjectVerdict, Option<&Condition>),
+    now: &str,
+) -> Option<Vec<Value>> {
     if is_another(object, verdict) {
         return None;
     }
     let status = &object["status"];
     let of = (Some(status), verdict.generation.unwrap_or(0), now);
-    let next = vec![condition("Accepted", &verdict.accepted, of)];
+    let mut next = vec![condition("Accepted", &verdict.accepted, of)];
+    if verdict.accepted.holds {
+        next.extend(applied_condition("Applied", applied, of));
+    }
     (status["conditions"].as_array() != Some(&next)).then_some(next)
 }
 
@@ -115,10 +128,31 @@ fn condition(
     })
 }
 
-fn conditions(on: &OnParent, earlier: Option<&Value>, generation: i64, now: &str) -> Vec<Value> {
-    let one = |of_type: &str, one: &Condition| condition(of_type, one, (earlier, generation, now));
+/// The condition of the proxies. While they are told of a generation, it is what another leader has said of the same generation.
+fn applied_condition(
+    of_type: &str,
+    applied: Option<&Condition>,
+    of: (Option<&Value>, i64, &str),
+) -> Option<Value> {
+    let (earlier, generation, _) = of;
+    if let Some(applied) = applied {
+        return Some(condition(of_type, applied, of));
+    }
+    let all = earlier.and_then(|entry| entry["conditions"].as_array())?;
+    let known = all.iter().find(|before| before["type"] == of_type);
+    known.filter(|known| known["observedGeneration"] == generation).cloned()
+}
+
+fn conditions(
+    (on, applied): (&OnParent, Option<&Condition>),
+    of: (Option<&Value>, i64, &str),
+) -> Vec<Value> {
+    let one = |of_type: &str, one: &Condition| condition(of_type, one, of);
     let mut all = vec![one("Accepted", &on.accepted), one("ResolvedRefs", &on.resolved)];
     all.extend(on.partly.as_ref().map(|partly| one("PartiallyInvalid", partly)));
+    if on.accepted.holds {
+        all.extend(applied_condition(APPLIED_OF_ROUTE, applied, of));
+    }
     all
 }
 
@@ -182,7 +216,7 @@ spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80}]}
         let check = |parents: &str, backend: &str, expected: &str| {
             let (value, verdict) = verdict(&route(parents, backend));
             assert_eq!(
-                shown(&next(&value, &verdict, NOW).unwrap()),
+                shown(&next(&value, (&verdict, None), NOW).unwrap()),
                 expected,
                 "{parents} {backend}"
             );
@@ -231,7 +265,7 @@ spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80}]}
         value["spec"].as_object_mut().unwrap().remove("rules");
         let text = format!("---\n{}\n", serde_json::to_string(&value).unwrap());
         let (value, verdict) = self::verdict(&text);
-        assert_eq!(shown(&next(&value, &verdict, NOW).unwrap()), unsupported);
+        assert_eq!(shown(&next(&value, (&verdict, None), NOW).unwrap()), unsupported);
     }
 
     #[test]
@@ -288,6 +322,29 @@ spec:
         );
     }
 
+    /// What proxies have applied stands beside the other conditions, and a new leader keeps it until it knows better.
+    #[test]
+    fn what_is_applied_is_of_its_generation() {
+        let (mut value, verdict) =
+            verdict(&route("{group: '', kind: Service, name: web}", "{name: web, port: 80}"));
+        let message = "2 of 2 proxies".to_owned();
+        let applied = Condition { holds: true, reason: "Acknowledged", message };
+        let first = next(&value, (&verdict, Some(&applied)), THEN).unwrap();
+        let condition = first[0]["conditions"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(
+            (&condition["type"], &condition["status"], &condition["message"]),
+            (&json!("leno.dev/Applied"), &json!("True"), &json!("2 of 2 proxies"))
+        );
+        value["status"] = json!({"parents": first});
+        assert_eq!(next(&value, (&verdict, Some(&applied)), NOW), None);
+        assert_eq!(next(&value, (&verdict, None), NOW), None);
+        // Of a new generation nothing is known.
+        value["metadata"]["generation"] = json!(4);
+        let newer = Verdict { generation: Some(4), ..verdict };
+        let next = next(&value, (&newer, None), NOW).unwrap();
+        assert_eq!(next[0]["conditions"].as_array().unwrap().len(), 2);
+    }
+
     #[test]
     fn others_entries_stay_and_what_is_right_is_not_written() {
         let (mut value, verdict) =
@@ -296,16 +353,16 @@ spec:
         let stale =
             json!({"controllerName": CONTROLLER, "parentRef": {"name": "gone"}, "conditions": []});
         value["status"] = json!({"parents": [theirs.clone(), stale]});
-        let first = next(&value, &verdict, THEN).unwrap();
+        let first = next(&value, (&verdict, None), THEN).unwrap();
         assert_eq!((first.len(), &first[0]), (2, &theirs));
         assert_eq!(first[1]["conditions"][0]["observedGeneration"], 3);
         value["status"] = json!({"parents": first});
-        assert_eq!(next(&value, &verdict, NOW), None);
+        assert_eq!(next(&value, (&verdict, None), NOW), None);
         // A condition keeps the time since which it is so.
         let mut worse = verdict.clone();
         worse.parents[0].resolved =
             Condition { holds: false, reason: "BackendNotFound", message: "m".to_owned() };
-        let second = next(&value, &worse, NOW).unwrap();
+        let second = next(&value, (&worse, None), NOW).unwrap();
         let times: Vec<_> = second[1]["conditions"]
             .as_array()
             .unwrap()
@@ -315,11 +372,11 @@ spec:
         assert_eq!(times, [&json!(THEN), &json!(NOW)]);
         // Of a route that changed meanwhile nothing is known.
         value["metadata"]["generation"] = json!(4);
-        assert_eq!(next(&value, &worse, NOW), None);
+        assert_eq!(next(&value, (&worse, None), NOW), None);
         // Nor of one that was made anew meanwhile, and has the same generation as the first.
         value["metadata"]["generation"] = json!(3);
-        assert!(next(&value, &worse, NOW).is_some());
+        assert!(next(&value, (&worse, None), NOW).is_some());
         let of_another = Verdict { uid: Some("1".to_owned()), ..worse };
-        assert_eq!(next(&value, &of_another, NOW), None);
+        assert_eq!(next(&value, (&of_another, None), NOW), None);
     }
 }

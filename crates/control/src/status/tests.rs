@@ -1,6 +1,7 @@
 //! What is asked of an API server, and how often, through a fake one.
 
 use super::*;
+use crate::replicas::Own;
 use crate::source::kubernetes::tests::by_events;
 use crate::world::MeshNames;
 use http::{Request, Response};
@@ -52,6 +53,13 @@ impl tower_service::Service<Request<Body>> for Fake {
     }
 }
 
+/// A writer of the only replica.
+fn only_replica(server: &Fake) -> Writer {
+    let own = Own::new(&MeshNames::default(), "me", "me").unwrap();
+    let replicas = Replicas::new(own, watch::channel(Arc::default()).1, 1);
+    Writer::new(server.client(), "me".to_owned(), (Applied::default(), replicas))
+}
+
 const UID: &str = "1";
 
 /// A world with so many routes on Service `web`, which were made as `uid`.
@@ -98,7 +106,7 @@ async fn check(writer: &mut Writer, server: &Fake, world: &World, done: bool, as
 #[tokio::test(start_paused = true)]
 async fn a_route_that_is_made_anew_is_written_anew() {
     let server = Fake::new(|_, _| stored(UID));
-    let mut writer = Writer::new(server.client(), "me".to_owned());
+    let mut writer = only_replica(&server);
     let both = &["GET v1/r0", "PATCH v1/r0/status"];
     check(&mut writer, &server, &world(1, UID), true, both).await;
     check(&mut writer, &server, &world(1, UID), true, &[]).await;
@@ -111,11 +119,11 @@ async fn a_route_that_is_made_anew_is_written_anew() {
 async fn an_api_server_that_has_only_an_older_version_is_written_to() {
     let server =
         Fake::new(|_, path| if path.contains("/v1beta1/") { stored(UID) } else { not_found() });
-    let mut writer = Writer::new(server.client(), "me".to_owned());
+    let mut writer = only_replica(&server);
     let asked = &["GET v1/r0", "GET v1beta1/r0", "PATCH v1beta1/r0/status"];
     check(&mut writer, &server, &world(1, UID), true, asked).await;
     let server = Fake::new(|_, _| not_found());
-    let mut writer = Writer::new(server.client(), "me".to_owned());
+    let mut writer = only_replica(&server);
     check(&mut writer, &server, &world(1, UID), true, &["GET v1/r0", "GET v1beta1/r0"]).await;
 }
 
@@ -127,7 +135,7 @@ async fn writes_are_paced_also_where_they_fail() {
         _ => (403, json!({"kind": "Status", "code": 403, "message": "no"})),
     });
     for (server, done) in [(Fake::new(|_, _| stored(UID)), true), (refusing, false)] {
-        let mut writer = Writer::new(server.client(), "me".to_owned());
+        let mut writer = only_replica(&server);
         let began = Instant::now();
         let routes = 2 * STATUS_WRITES_PER_SECOND_MAX as usize;
         assert_eq!(writer.write(&world(routes, UID)).await, done);

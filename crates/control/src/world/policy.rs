@@ -185,6 +185,12 @@ impl NamespacePolicies {
         Governing::find(&self.gateway, pod, port).map(Governing::bounds)
     }
 
+    /// The Server that selects a pod's port.
+    pub(super) fn server_of(&self, pod: &Pod, port: u16) -> Option<&Key> {
+        let server = self.servers.iter().find(|server| server.selects(pod, port))?;
+        Some(&server.key)
+    }
+
     /// The ports of a pod that Servers select, or rules of XAuthorizationPolicies name.
     pub(super) fn ports_of(&self, pod: &Pod) -> impl Iterator<Item = u16> {
         let of_gateway = self.gateway.iter().flat_map(|policy| policy.ports_of(pod));

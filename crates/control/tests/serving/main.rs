@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod client;
+mod crowd;
 mod doors;
 mod frozen;
 mod linkerd;

@@ -11,8 +11,8 @@ const LATE_MIN_SECONDS: f64 = 1.0;
 /// Proxies that acknowledge what they apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proxies {
-    /// How many there are.
-    pub total: usize,
+    /// Namespaces and names of their pods.
+    pub pods: BTreeSet<(String, String)>,
     /// Those that have not applied everything.
     pub behind: Vec<Behind>,
 }
@@ -33,7 +33,7 @@ impl Proxies {
     /// Of the answers of all replicas, for one namespace or for all. A proxy may have streams to several replicas.
     #[must_use]
     pub fn read<'a>(answers: impl IntoIterator<Item = &'a Value>, only: Option<&str>) -> Self {
-        let mut names = BTreeSet::new();
+        let mut pods = BTreeSet::new();
         let mut behind: BTreeMap<(&str, &str), Behind> = BTreeMap::new();
         for proxy in answers.into_iter().filter_map(|one| one["proxies"].as_array()).flatten() {
             let name = (text(&proxy["namespace"]), text(&proxy["pod"]));
@@ -41,7 +41,7 @@ impl Proxies {
             if !is_wanted || proxy["acknowledges"] != Value::Bool(true) {
                 continue;
             }
-            names.insert(name);
+            pods.insert((name.0.to_owned(), name.1.to_owned()));
             for waiting in proxy["waiting"].as_array().into_iter().flatten() {
                 let one = Behind::read(name, waiting);
                 let is_late = one.rejected || one.seconds >= LATE_MIN_SECONDS;
@@ -51,14 +51,14 @@ impl Proxies {
                 }
             }
         }
-        Self { total: names.len(), behind: behind.into_values().collect() }
+        Self { pods, behind: behind.into_values().collect() }
     }
 
     /// As `11 of 12 proxies have the newest configuration`.
     #[must_use]
     pub fn summary(&self) -> String {
-        let applied = self.total - self.behind.len();
-        format!("{applied} of {} proxies have the newest configuration", self.total)
+        let (total, behind) = (self.pods.len(), self.behind.len());
+        format!("{} of {total} proxies have the newest configuration", total - behind)
     }
 
     /// The proxies that are behind, in words.

@@ -54,7 +54,7 @@ fn check(target: &str, expected: &[&str]) {
     };
     let rows = match wish.kind {
         "service" => services(&before, &after, &None, &wish),
-        _ => groups(&members(), &before, &after, &wish),
+        _ => groups(&members(), (&before, &after), None, &wish),
     };
     let text = table(&rows, Format::Table);
     let shown: Vec<String> = text
@@ -87,11 +87,34 @@ fn pods_by_what_they_are_of() {
 fn json_says_null_where_nothing_is_known() {
     let [before, after] = readings();
     let wish = Wish { kind: "deployment", name: Some("plain".into()) };
-    let rows = groups(&members(), &before, &after, &wish);
+    let rows = groups(&members(), (&before, &after), None, &wish);
     let expected = serde_json::json!([{"kind": "deployment", "namespace": "shop", "name": "plain",
-        "meshed": 0, "pods": 1, "traffic": null}]);
+        "meshed": 0, "pods": 1, "configuration": null, "traffic": null}]);
     assert_eq!(serde_json::to_value(&rows).unwrap(), expected);
     assert_eq!(table(&rows, Format::Name), "deployment/plain\n");
+}
+
+/// The column is there when a proxy is behind, and with `-o wide`.
+#[test]
+fn proxies_that_are_behind_are_counted() {
+    let proxy = |pod: &str, waiting: serde_json::Value| serde_json::json!({"namespace": "shop", "pod": pod, "acknowledges": true, "waiting": waiting});
+    let check = |format: Format, waiting: serde_json::Value, expected: Option<&str>| {
+        let answer = serde_json::json!({"proxies": [proxy("web-1", serde_json::json!([])), proxy("web-2", waiting)]});
+        let proxies = Proxies::read([&answer], None);
+        let [before, after] = readings();
+        let wish = Wish { kind: "deployment", name: Some("web".into()) };
+        let rows = groups(&members(), (&before, &after), Some(&proxies), &wish);
+        let text = table(&rows, format);
+        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let mut lines = text.lines().map(cells);
+        let (headings, row) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = headings.iter().position(|heading| heading == "APPLIED");
+        assert_eq!(at.map(|at| row[at].as_str()), expected);
+    };
+    let late = serde_json::json!([{"what": "the policy of port 80", "seconds": 9.0}]);
+    check(Format::Table, serde_json::json!([]), None);
+    check(Format::Wide, serde_json::json!([]), Some("2/2"));
+    check(Format::Table, late, Some("1/2"));
 }
 
 #[test]

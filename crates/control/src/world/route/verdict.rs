@@ -45,6 +45,14 @@ pub struct Verdict {
     pub parents: Vec<OnParent>,
 }
 
+impl Verdict {
+    /// Whether a parent takes the route.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.parents.iter().any(|on| on.accepted.holds)
+    }
+}
+
 /// The number of a parent reference that is a Server, and why the Server does not take the route: one word, and a text for a person.
 pub(in crate::world) type OnServer = (usize, Option<(&'static str, String)>);
 
