@@ -184,6 +184,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leno_model::name::PeerName;
     use leno_model::policy::PeerTls;
     use leno_model::record::{Outcome, Request, Version};
 
@@ -248,5 +249,72 @@ mod tests {
         let allowed = (0..1_000).filter(|_| record.may_report(&id, 1, now)).count();
         assert_eq!(allowed, 2 * RECORD_REPORTS_PER_POD_MINUTE_MAX);
         assert!(record.may_report(&id, 1, now + Duration::from_secs(60)));
+    }
+
+    /// A thousand workloads, each with five clients and five kinds of requests of each, as proxies report them every few minutes of an
+    /// hour. Then the record at its limit.
+    #[test]
+    fn a_large_mesh_costs_50_mib_at_most() {
+        let kinds = [
+            ("GET", "/v1/items"),
+            ("POST", "/v1/items"),
+            ("GET", "/v1/items/*"),
+            ("PUT", "/"),
+            ("GET", "/health"),
+        ];
+        let of_client = |workload: usize, client: usize, more: usize| -> Vec<(Entry, u64)> {
+            let id = format!("spiffe://cluster.local/ns/team-{}/sa/client-{client}", workload % 40);
+            let one = |(method, path): (&str, &str)| Entry {
+                client: PeerTls::Established(PeerName::parse(&id).ok()),
+                network: "10.42.0.0/16".parse().unwrap(),
+                port: 8_080,
+                request: Some(Request {
+                    version: Version::Http2,
+                    method: method.into(),
+                    path: if more > 0 { format!("{path}/{more}").into() } else { path.into() },
+                }),
+                outcome: Outcome::Allowed,
+                rule: format!(
+                    "AuthorizationPolicy team-{}/service-{workload}-clients",
+                    workload % 40
+                )
+                .into(),
+            };
+            kinds.into_iter().map(|kind| (one(kind), 17)).collect()
+        };
+        let id = leno_model::name::WorkloadId::parse("team:pod").unwrap();
+        let record = Record::default();
+        let report = |workload: usize, more: usize, minutes: u64| {
+            let of = (0..5).flat_map(|client| of_client(workload, client, more));
+            let key = ("team".into(), "deployment".into(), format!("service-{workload}").into());
+            let now = record.started + Duration::from_secs(60 * minutes);
+            // As from a proxy, so that names are what the reader of messages makes of them.
+            for message in leno_api::record::to_messages(&id, of, 0) {
+                let sums = leno_api::record::from_message(&message).unwrap();
+                record.add(&key, sums.entries, sums.lost, now);
+            }
+        };
+        leno_runtime::memory::give_back();
+        let before = resident_kib();
+        for minutes in (0..60).step_by(10) {
+            (0..1_000).for_each(|workload| report(workload, 0, minutes));
+        }
+        leno_runtime::memory::give_back();
+        let large = resident_kib() - before;
+        assert_eq!(record.kept().count, 25_000);
+        for more in 1..4 {
+            (0..1_000).for_each(|workload| report(workload, more, 59));
+        }
+        leno_runtime::memory::give_back();
+        let full = resident_kib() - before;
+        assert_eq!(record.kept().count, RECORD_ENTRIES_MAX);
+        println!("5,000 edges with 25,000 kinds of traffic: {large} KiB; at the limit: {full} KiB");
+        assert!(large < 50 << 10 && full < 50 << 10, "{large} KiB, {full} KiB");
+    }
+
+    fn resident_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 }
