@@ -39,7 +39,54 @@ fn main() -> std::io::Result<()> {
         seed("trace_headers", name, text.as_bytes())?;
     }
     snapshot(&seed)?;
+    record(&seed)?;
     manifests(&seed)
+}
+
+/// What a proxy reports, and the same as a replica gives it to another.
+fn record(seed: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    use leno_api::record::part::{RecordPart, to_bytes};
+    use leno_api::replica::{PartMessage, ReadMessage};
+    use leno_model::name::{PeerName, WorkloadId};
+    use leno_model::policy::PeerTls;
+    use leno_model::record::{Entry, Outcome, Request, Seen, Version};
+    use prost::Message as _;
+    let name = PeerName::parse("spiffe://cluster.local/ns/shop/sa/cart").ok();
+    let request = Request { version: Version::Http2, method: "GET".into(), path: "/items/*".into() };
+    let bytes = Entry {
+        client: PeerTls::None,
+        network: "10.0.0.0/24".parse().expect("a network"),
+        port: 5432,
+        request: None,
+        outcome: Outcome::Denied,
+        rule: "".into(),
+    };
+    let of_http = Entry {
+        client: PeerTls::Established(name),
+        request: Some(request),
+        outcome: Outcome::Allowed,
+        rule: "AuthorizationPolicy shop/web".into(),
+        ..bytes.clone()
+    };
+    let workload = WorkloadId::parse("shop:web-1").expect("a workload");
+    for path in ["/a/1/b", "/users/9f0c2d4e-7a11-4c8e-9d1c-0b6a5e4d3c2b/cart", "/%2e%2e/x"] {
+        seed("api_record", path, path.as_bytes())?;
+    }
+    for (name, entries) in [("bytes", vec![bytes]), ("http", vec![of_http])] {
+        let entries: Vec<(Entry, u64)> = entries.into_iter().map(|entry| (entry, 3)).collect();
+        for message in leno_api::record::to_messages(&workload, entries.clone(), 1) {
+            seed("api_record", name, &message.encode_to_vec())?;
+        }
+        let workload = ("shop".into(), "deployment".into(), "web".into());
+        let seen = vec![Seen { workload, entries, lost: 2 }];
+        let part = RecordPart { reach: std::time::Duration::from_secs(3_600), seen, left_out: 1 };
+        let body = to_bytes(&part, 1 << 20);
+        seed("api_replica", name, &body)?;
+        let message = PartMessage { replica: "leno-control-1".to_owned(), body };
+        seed("api_replica", &format!("{name} in a message"), &message.encode_to_vec())?;
+    }
+    let wanted = ReadMessage { part: "record".to_owned(), namespace: "shop".to_owned() };
+    seed("api_replica", "request", &wanted.encode_to_vec())
 }
 
 /// A snapshot of a proxy that knows one of each, without its checksum.

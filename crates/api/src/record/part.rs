@@ -86,7 +86,8 @@ pub fn to_bytes(part: &RecordPart, bytes_max: usize) -> Vec<u8> {
         }
         message.workloads.push(workload);
     }
-    message.left_out += (part.seen.len() - message.workloads.len()) as u64;
+    let left_out = (part.seen.len() - message.workloads.len()) as u64;
+    message.left_out = message.left_out.saturating_add(left_out);
     message.encode_to_vec()
 }
 
