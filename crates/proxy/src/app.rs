@@ -16,7 +16,6 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::observers::Observers;
 use crate::telemetry::tap::Taps;
 use crate::telemetry::trace::export;
-use crate::telemetry::trace::otlp::KeyValue;
 use crate::telemetry::trace::tracer::Tracer;
 use crate::warm_restart::{self, Store};
 use crate::watchdog::{Heartbeat, Pulse};
@@ -230,16 +229,19 @@ fn start_tracing(config: &Config, registry: &Arc<Registry>) -> Option<(Tracer, t
         exported: registry.counter("trace_spans_exported_total", ""),
         dropped: registry.counter("trace_spans_dropped_total", ""),
     };
-    let (namespace, account) = config.identity.as_service_account().unwrap_or_default();
-    let resource = vec![
-        KeyValue::text("service.name", account),
-        KeyValue::text("service.namespace", namespace),
-        KeyValue::text("k8s.namespace.name", &*config.workload.namespace),
-        KeyValue::text("k8s.pod.name", &*config.workload.pod),
-    ];
     let (queue, spans) = mpsc::channel(export::QUEUE_MAX);
-    let exporting = export::run(collector, resource, spans, counts.clone());
-    let task = tasks::spawn_owned("span export", exporting);
+    let (identity, workload, told) =
+        (config.identity.clone(), config.workload.clone(), counts.clone());
+    let task = tasks::spawn_owned("span export", async move {
+        let (namespace, account) = identity.as_service_account().unwrap_or_default();
+        let resource = [
+            ("service.name", account),
+            ("service.namespace", namespace),
+            ("k8s.namespace.name", &*workload.namespace),
+            ("k8s.pod.name", &*workload.pod),
+        ];
+        export::run(collector, &resource, spans, told).await;
+    });
     Some((Tracer::new(sampling, queue, counts), task))
 }
 

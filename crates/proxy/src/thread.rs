@@ -10,6 +10,7 @@ use crate::record::Table;
 use crate::shared::Shared;
 use crate::telemetry::Recorder;
 use crate::telemetry::observers::Observers;
+use crate::telemetry::trace::tracer::Tracer;
 use leno_runtime::drain::Drain;
 use leno_runtime::random::Random;
 use leno_tls::Credentials;
@@ -89,6 +90,7 @@ impl ThreadContext {
         self.swept_at.set(now);
         self.handshakes.sweep();
         self.record.sweep(now);
+        self.observers.tracer.iter().for_each(Tracer::give);
     }
 
     /// The newest credentials; the listeners are not open before the first.

@@ -15,7 +15,8 @@ use crate::request::local_reply::LocalReply;
 use crate::request::mirror::copy::{self, Copy, NotCopied, Tee};
 use crate::request::record::{Description, RequestRecord};
 use crate::request::view::View;
-use crate::telemetry::shown_headers::{self, Name};
+use crate::telemetry::observers::Wanted;
+use crate::telemetry::trace::context::{self, TraceContext};
 use crate::thread::ThreadContext;
 use crate::upstream::{Peer, acquire};
 use leno_http1::edit::{self, Edit, Persistence};
@@ -160,26 +161,26 @@ impl Codec for Http1Request<'_> {
         View::http1(&self.parts.request, self.ahead.filled())
     }
 
-    fn describe(&self, headers: &[Name]) -> Description {
+    fn describe(&self, wanted: &Wanted<'_>) -> Description {
         let (head, bytes) = (&self.parts.request, self.ahead.filled());
-        let header = |name| head.header(bytes, name).unwrap_or_default().to_vec();
-        Description {
-            method: head.method_bytes(bytes).to_vec(),
-            path: head.target(bytes).to_vec(),
-            version: head.version().as_str(),
-            host: head.authority(bytes).unwrap_or_default().to_vec(),
-            user_agent: header("user-agent"),
-            referer: header("referer"),
-            headers: shown_headers::values(headers, |name| head.header(bytes, name)),
-        }
+        let host = head.authority(bytes).unwrap_or_default();
+        Description::new(
+            head.version().as_str(),
+            [head.method_bytes(bytes), head.target(bytes), host],
+            wanted,
+            |name| head.header(bytes, name),
+        )
     }
 
     /// Writes what goes up first into `parts.onward`, and takes it out of `ahead`.
-    fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
+    fn prepare(&mut self, plan: &Plan, trace: Option<&TraceContext>) -> Result<(), LocalReply> {
         let head = &self.parts.request;
         let has = |name| head.header(self.ahead.filled(), name).is_some();
         let has_ours = plan.route.is_none() && (has(decision::CLIENT_ID) || has(deadline::HEADER));
-        let traced: SmallVec<[_; 1]> = plan.trace_headers().collect();
+        let mut traced = SmallVec::<[(&str, context::Value); 1]>::new();
+        if let Some(trace) = trace {
+            trace.headers(|name, value| traced.push((name, value)));
+        }
         let mut lines = Lines::of(plan.request_changes(has_ours));
         let trace_lines = traced.iter().map(|(name, value)| FieldLine::new(name, value.as_bytes()));
         lines.set.extend(trace_lines.flatten());

@@ -22,7 +22,8 @@ use crate::request::retry::{Answer, Wait};
 use crate::request::side::Side;
 use crate::request::timeouts::Progress;
 use crate::request::view::View;
-use crate::telemetry::shown_headers::{self, Name};
+use crate::telemetry::observers::Wanted;
+use crate::telemetry::trace::context::TraceContext;
 use crate::thread::ThreadContext;
 use crate::upstream::Peer;
 use bytes::Bytes;
@@ -97,24 +98,17 @@ impl Codec for Http2Request {
         View::http2(&self.parts)
     }
 
-    fn describe(&self, headers: &[Name]) -> Description {
+    fn describe(&self, wanted: &Wanted<'_>) -> Description {
         let parts = &self.parts;
-        let header =
-            |name| parts.headers.get(name).map_or_else(Vec::new, |value| value.as_bytes().to_vec());
-        Description {
-            method: parts.method.as_str().into(),
-            path: parts.uri.path_and_query().map_or_else(Vec::new, |path| path.as_str().into()),
-            version: "HTTP/2.0",
-            host: parts.uri.authority().map_or_else(|| header("host"), |host| host.as_str().into()),
-            user_agent: header("user-agent"),
-            referer: header("referer"),
-            headers: shown_headers::values(headers, |name| {
-                parts.headers.get(name).map(HeaderValue::as_bytes)
-            }),
-        }
+        let header = |name: &str| parts.headers.get(name).map(HeaderValue::as_bytes);
+        let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
+        let host = parts.uri.authority().map(|host| host.as_str().as_bytes());
+        let host = host.or_else(|| header("host")).unwrap_or_default();
+        let texts = [parts.method.as_str().as_bytes(), path.as_bytes(), host];
+        Description::new("HTTP/2.0", texts, wanted, header)
     }
 
-    fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply> {
+    fn prepare(&mut self, plan: &Plan, trace: Option<&TraceContext>) -> Result<(), LocalReply> {
         let headers = &self.parts.headers;
         let has_ours = plan.route.is_none() && OURS.iter().any(|name| headers.contains_key(name));
         for change in plan.request_changes(has_ours) {
@@ -123,10 +117,12 @@ impl Codec for Http2Request {
         if let Some(target) = plan.target() {
             target.change_http2(&mut self.parts);
         }
-        for (name, value) in plan.trace_headers() {
-            if let Ok(value) = HeaderValue::try_from(value) {
-                self.parts.headers.insert(name, value);
-            }
+        if let Some(trace) = trace {
+            trace.headers(|name, value| {
+                if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                    self.parts.headers.insert(name, value);
+                }
+            });
         }
         self.up.replayable(plan.attempts.replay_bytes_max);
         Ok(())

@@ -13,7 +13,8 @@ use crate::request::retry::{Answer, Judge};
 use crate::request::timeouts::Stop;
 use crate::request::view::View;
 use crate::telemetry::Direction;
-use crate::telemetry::shown_headers::Name;
+use crate::telemetry::observers::Wanted;
+use crate::telemetry::trace::context::TraceContext;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use std::rc::Rc;
@@ -30,10 +31,10 @@ pub trait Codec {
 
     /// What routing and policy read of it.
     fn view(&self) -> View<'_>;
-    /// What access log, taps and traces show of it, with the headers of these names.
-    fn describe(&self, headers: &[Name]) -> Description;
-    /// Makes the request that goes on: with the plan's changes, ready to be sent.
-    fn prepare(&mut self, plan: &Plan) -> Result<(), LocalReply>;
+    /// What access log, taps and traces show of it.
+    fn describe(&self, wanted: &Wanted<'_>) -> Description;
+    /// Makes the request that goes on: with the plan's changes and the headers of its trace, ready to be sent.
+    fn prepare(&mut self, plan: &Plan, trace: Option<&TraceContext>) -> Result<(), LocalReply>;
     /// What one attempt at this endpoint needs.
     async fn acquire(
         &self,

@@ -3,9 +3,9 @@
 //! gRPC has `grpc-timeout`. For HTTP, a proxy sends [`HEADER`] to another proxy, which removes it. It counts only from clients with an
 //! identity of the mesh.
 
+use crate::request::view::View;
 use crate::shared::deadlines::{Deadlines, Open};
-use crate::telemetry::trace::context::TraceContext;
-use leno_model::route::RequestView;
+use leno_model::route::RequestView as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,14 +28,14 @@ pub struct Told {
 /// A request to our application, whose client may give it a time.
 #[must_use]
 pub fn of_inbound(
-    request: &impl RequestView,
+    request: &View<'_>,
     (from_mesh, is_http2): (bool, bool),
     table: Option<&Arc<Deadlines>>,
     begun: Instant,
 ) -> Option<Box<Told>> {
     let left = of_request(request, from_mesh, is_http2)?;
     let open = table.filter(|_| !left.is_zero()).and_then(|table| {
-        let trace = TraceContext::of(request)?.trace_id;
+        let trace = request.trace()?.trace_id;
         let grace = if from_mesh { GRACE } else { Duration::ZERO };
         table.serve(trace, begun.checked_add(left)? - grace)
     });
@@ -45,7 +45,7 @@ pub fn of_inbound(
 /// A request of our application: the time that it gives, or what is left of the request that it serves.
 #[must_use]
 pub fn of_outbound(
-    request: &impl RequestView,
+    request: &View<'_>,
     is_http2: bool,
     table: Option<&Arc<Deadlines>>,
     begun: Instant,
@@ -53,14 +53,14 @@ pub fn of_outbound(
     let own = of_request(request, false, is_http2);
     let inherited = table
         .filter(|table| !table.is_empty())
-        .and_then(|table| table.left(TraceContext::of(request)?.trace_id, begun));
+        .and_then(|table| table.left(request.trace()?.trace_id, begun));
     let left = own.into_iter().chain(inherited).min()?;
     Some(Box::new(Told { left, open: None }))
 }
 
 /// The time that a client gives this request. Zero means that it is over.
 #[must_use]
-fn of_request(request: &impl RequestView, from_mesh: bool, is_http2: bool) -> Option<Duration> {
+fn of_request(request: &View<'_>, from_mesh: bool, is_http2: bool) -> Option<Duration> {
     let mut left = None;
     // Every value is read; the shortest time counts.
     let mut tell = |told: Option<Duration>| {
@@ -118,30 +118,17 @@ pub fn grpc_value(millis: u128) -> String {
 mod tests {
     use super::*;
 
-    struct Request<'a>(&'a [(&'a str, &'a str)]);
-
-    impl RequestView for Request<'_> {
-        fn host(&self) -> &str {
-            ""
-        }
-        fn path(&self) -> &str {
-            ""
-        }
-        fn query(&self) -> &str {
-            ""
-        }
-        fn method(&self) -> &str {
-            ""
-        }
-        fn any_header(&self, name: &str, predicate: &mut dyn FnMut(&str) -> bool) -> bool {
-            self.0.iter().any(|(n, value)| *n == name && predicate(value))
-        }
+    /// A request with these headers.
+    fn request(headers: &[(&str, &str)]) -> http::request::Parts {
+        let start = http::Request::get("http://web/");
+        let all = headers.iter().fold(start, |built, (name, value)| built.header(*name, *value));
+        all.body(()).unwrap().into_parts().0
     }
 
     #[test]
     fn deadlines_of_requests() {
         let check = |headers: &[(&str, &str)], from_mesh, expected: Option<u64>| {
-            let left = of_request(&Request(headers), from_mesh, true);
+            let left = of_request(&View::http2(&request(headers)), from_mesh, true);
             assert_eq!(left, expected.map(Duration::from_millis), "{headers:?} {from_mesh}");
         };
         check(&[], true, None);
@@ -155,7 +142,8 @@ mod tests {
         for wrong in ["", "-1", "1.5", "99999999999", "soon"] {
             check(&[("leno-deadline-ms", wrong)], true, None);
         }
-        assert_eq!(of_request(&Request(&[("grpc-timeout", "1S")]), false, false), None);
+        let without_grpc = request(&[("grpc-timeout", "1S")]);
+        assert_eq!(of_request(&View::http2(&without_grpc), false, false), None);
     }
 
     #[test]
@@ -166,11 +154,11 @@ mod tests {
         let (known, other) = (parent("a1"), parent("a2"));
         let millis = Duration::from_millis;
         let left = |headers: &[(&str, &str)], after: u64| {
-            of_outbound(&Request(headers), true, Some(&table), now + millis(after))
+            of_outbound(&View::http2(&request(headers)), true, Some(&table), now + millis(after))
                 .map(|told| told.left.as_millis())
         };
         let serve = |headers: &[(&str, &str)]| {
-            of_inbound(&Request(headers), (true, true), Some(&table), now)
+            of_inbound(&View::http2(&request(headers)), (true, true), Some(&table), now)
         };
         let traced = ("traceparent", known.as_str());
         assert_eq!(left(&[traced], 0), None);

@@ -8,7 +8,6 @@ use crate::request::filters::{self, Changes, Here, headers};
 use crate::request::local_reply::LocalReply;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
-use crate::telemetry::trace::context::TraceContext;
 use leno_model::breaker::{Accrual, Breaker, Limits};
 use leno_model::name::Resource;
 use leno_model::retry::Retry;
@@ -45,26 +44,13 @@ pub struct Plan {
     pub admitted_by: Option<Resource>,
     /// What filters change in this one request.
     pub changes: Option<Box<Changes>>,
-    /// The trace that the request carries on, where tracing is on.
-    pub trace: Option<Box<TraceContext>>,
 }
 
 impl Plan {
     /// A plan to our application.
     #[must_use]
     pub fn to_application(admitted_by: Option<Resource>) -> Self {
-        Self {
-            route: None,
-            attempts: AttemptPlan::DEFAULT,
-            admitted_by,
-            changes: None,
-            trace: None,
-        }
-    }
-
-    /// Headers that carry the trace on, with their values.
-    pub fn trace_headers(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.trace.iter().flat_map(|trace| trace.headers())
+        Self { route: None, attempts: AttemptPlan::DEFAULT, admitted_by, changes: None }
     }
 
     /// `has_ours` says whether the request has the header [`CLIENT_ID`] or [`deadline::HEADER`], which few have.
@@ -157,7 +143,6 @@ pub fn outbound(
             attempts: attempts(&choice, request),
             route: Some(choice),
             admitted_by: None,
-            trace: None,
         }),
         Err(reply) => Decision::Answer(reply),
     }

@@ -19,7 +19,6 @@ use crate::request::timeouts::{self, Clock, Stop, Times};
 use crate::request::view::Kind;
 use crate::shared::in_flight::Permit;
 use crate::telemetry::Direction;
-use crate::telemetry::trace::context::TraceContext;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use leno_model::policy::PeerTls;
@@ -47,9 +46,8 @@ pub async fn serve<S: Side, C: Codec>(
     request: &mut C,
 ) -> Ending {
     let observed = thread.observers.look().then(|| observe(thread, request));
-    let own_span = observed.as_ref().and_then(|observed| observed.span);
     let mut record = RequestRecord::new(observed);
-    let (told, mut decision) = {
+    let (told, decision) = {
         let view = request.view();
         let from_mesh = matches!(side.connection().peer, PeerTls::Established(Some(_)));
         let (is_http2, table) = (view.kind() == Kind::Http2, thread.shared.deadlines.as_ref());
@@ -61,9 +59,6 @@ pub async fn serve<S: Side, C: Codec>(
         };
         (told, side.decide(&view))
     };
-    if let (Decision::Forward(plan), Some(span)) = (&mut decision, own_span) {
-        plan.trace = Some(Box::new(span.context));
-    }
     let end = match decision {
         Decision::Forward(_) if told.as_ref().is_some_and(|told| told.left.is_zero()) => {
             End::Answer(Ending::DeadlineExceeded.into())
@@ -99,10 +94,10 @@ pub async fn serve<S: Side, C: Codec>(
 /// What is noted from the beginning where somebody looks.
 #[cold]
 fn observe<C: Codec>(thread: &ThreadContext, request: &C) -> Box<Observed> {
-    let incoming = TraceContext::of(&request.view());
+    let incoming = request.view().trace();
     let tracer = thread.observers.tracer.as_ref();
     let span = tracer.map(|tracer| tracer.begin(incoming, &thread.random));
-    let description = request.describe(&thread.observers.headers());
+    let description = request.describe(&thread.observers.wanted());
     Box::new(Observed::new(description, incoming, span))
 }
 
@@ -134,7 +129,7 @@ async fn forward<S: Side, C: Codec>(
         Ok(permit) => permit,
         Err(reply) => return End::Answer(reply),
     };
-    if let Err(reply) = request.prepare(plan) {
+    if let Err(reply) = request.prepare(plan, record.trace()) {
         return End::Answer(reply);
     }
     pool.counters.budget.request(record.begun);

@@ -8,8 +8,9 @@ use crate::request::decision::Plan;
 use crate::request::retry::Answer;
 use crate::request::route::RouteChoice;
 use crate::telemetry::histogram::Exemplar;
-use crate::telemetry::request_summary::{Attempt, RequestSummary};
-use crate::telemetry::shown_headers::Values;
+use crate::telemetry::observers::Wanted;
+use crate::telemetry::request_summary::{self, Attempt, RequestSummary};
+use crate::telemetry::shown_headers::{self, Values};
 use crate::telemetry::trace::context::TraceContext;
 use crate::telemetry::trace::span::OwnSpan;
 use crate::telemetry::{Direction, HttpSeries};
@@ -48,19 +49,58 @@ pub struct RequestRecord {
 /// What a request says of itself to those that look at it. Texts of the client are bytes as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// As the client wrote it, in bytes.
-    pub method: Vec<u8>,
-    /// Target as received.
-    pub path: Vec<u8>,
+    /// Method, target and the authority that the client named, one behind the other, and where the first two end.
+    texts: Vec<u8>,
+    ends: [usize; 2],
     /// `HTTP/1.1`.
     pub version: &'static str,
-    /// The authority that the client named.
-    pub host: Vec<u8>,
-    /// Empty where the request has none; so is the referer.
+    /// Empty where the request has none, or where nobody wants it; so is the referer.
     pub user_agent: Vec<u8>,
     pub referer: Vec<u8>,
     /// Headers that somebody asked for by name.
     pub headers: Values,
+}
+
+impl Description {
+    /// Of a request with these texts: method, target, authority.
+    pub fn new<'a>(
+        version: &'static str,
+        texts: [&[u8]; 3],
+        wanted: &Wanted<'_>,
+        header: impl Fn(&str) -> Option<&'a [u8]>,
+    ) -> Self {
+        let of_agent = |name| match wanted.agent {
+            true => header(name).unwrap_or_default().to_vec(),
+            false => Vec::new(),
+        };
+        let [method, target, _] = texts;
+        Self {
+            texts: texts.concat(),
+            ends: [method.len(), method.len() + target.len()],
+            version,
+            user_agent: of_agent("user-agent"),
+            referer: of_agent("referer"),
+            headers: shown_headers::values(&wanted.headers, header),
+        }
+    }
+
+    /// As the client wrote it.
+    #[must_use]
+    pub fn method(&self) -> &[u8] {
+        &self.texts[..self.ends[0]]
+    }
+
+    /// The target as received.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        &self.texts[self.ends[0]..self.ends[1]]
+    }
+
+    /// The authority that the client named.
+    #[must_use]
+    pub fn host(&self) -> &[u8] {
+        &self.texts[self.ends[1]..]
+    }
 }
 
 /// What is noted about a request only while somebody looks: access log, tap or traces.
@@ -121,6 +161,12 @@ impl RequestRecord {
             series: None,
             observed,
         }
+    }
+
+    /// The trace that the request carries on, where tracing is on.
+    #[must_use]
+    pub fn trace(&self) -> Option<&TraceContext> {
+        Some(&self.observed.as_ref()?.span.as_ref()?.context)
     }
 
     /// The request follows this plan.
@@ -249,6 +295,14 @@ impl RequestRecord {
         why: &Refusal,
     ) -> bool {
         let (total, description) = (self.begun.elapsed(), &observed.description);
+        let is_failure = request_summary::is_failure(self.status, self.grpc, why.ending);
+        let is_retried = request_summary::is_retried(&observed.attempts);
+        let is_notable = is_failure || is_retried;
+        let is_kept = |span: &&OwnSpan| thread.observers.keeps(span, is_notable, total);
+        let kept = observed.span.as_ref().filter(is_kept);
+        if kept.is_none() && !thread.observers.look_at_all() {
+            return false;
+        }
         let endpoint = observed.endpoint.as_deref();
         let own = thread.observers.identity.as_str();
         let peer = connection.peer_name().map_or("", PeerName::as_str);
@@ -261,7 +315,6 @@ impl RequestRecord {
         let is_complete = why.ending == Ending::Complete;
         let reason = if is_complete { String::new() } else { why.text() };
         let trace = observed.span.map(|span| span.context).or(observed.trace);
-        let trace_id = trace.map(|trace| trace.trace_id_text()).unwrap_or_default();
         let summary = RequestSummary {
             began: SystemTime::now() - total,
             direction,
@@ -271,10 +324,10 @@ impl RequestRecord {
             endpoint,
             service: observed.service.as_ref(),
             route: observed.route.as_ref(),
-            method: &description.method,
-            path: &description.path,
+            method: description.method(),
+            path: description.path(),
             version: description.version,
-            host: &description.host,
+            host: description.host(),
             user_agent: &description.user_agent,
             referer: &description.referer,
             headers: &description.headers,
@@ -291,8 +344,9 @@ impl RequestRecord {
             ending: why.ending,
             denial: why.denial,
             reason: &reason,
-            trace_id: &trace_id,
+            trace_id: trace.map(|trace| trace.trace_id),
         };
-        thread.observers.ended(&summary, observed.span.as_ref(), &thread.random)
+        thread.observers.ended(&summary, kept, &thread.random);
+        kept.is_some()
     }
 }

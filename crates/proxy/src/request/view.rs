@@ -1,5 +1,6 @@
 //! What routing and policy read of a request, whichever protocol carries it.
 
+use crate::telemetry::trace::context::TraceContext;
 use leno_http1::RequestHead;
 use leno_http1::canonical::{self, Ambiguity};
 use leno_model::route::RequestView;
@@ -85,6 +86,18 @@ impl<'a> View<'a> {
             true
         });
         found
+    }
+
+    /// The trace that its headers name.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        match &self.source {
+            Source::Http1(head, bytes) => TraceContext::read(head.headers(bytes)),
+            Source::Http2(parts) => {
+                let all = parts.headers.iter();
+                TraceContext::read(all.map(|(name, value)| (name.as_ref(), value.as_bytes())))
+            }
+        }
     }
 
     /// Host and port as the client wrote them.

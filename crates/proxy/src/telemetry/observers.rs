@@ -12,6 +12,7 @@ use leno_model::name::SpiffeId;
 use leno_runtime::random::Random;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// One per data thread; cheap to clone.
@@ -26,6 +27,15 @@ pub struct Observers {
     pub record: Option<mpsc::Sender<Batch>>,
 }
 
+/// What observers want of a request besides method, target and host.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// Headers by name.
+    pub headers: Cow<'a, [Name]>,
+    /// `user-agent` and `referer`.
+    pub agent: bool,
+}
+
 impl Observers {
     /// Whether a request that begins now is looked at.
     #[must_use]
@@ -33,32 +43,40 @@ impl Observers {
         self.access_log.is_some() || self.tracer.is_some() || self.taps.are_open()
     }
 
-    /// Request headers that one of them wants.
+    /// Whether one of them looks at every request that ends, and not only at those whose span is kept.
     #[must_use]
-    pub fn headers(&self) -> Cow<'_, [Name]> {
-        let logged = self.access_log.as_ref().map_or(&[][..], AccessLog::headers);
-        match self.taps.headers() {
-            tapped if tapped.is_empty() => Cow::Borrowed(logged),
-            tapped => Cow::Owned(logged.iter().cloned().chain(tapped).collect()),
-        }
+    pub fn look_at_all(&self) -> bool {
+        self.access_log.is_some() || self.taps.are_open()
     }
 
-    /// Shows a request that has ended to all of them. Answers whether its span is kept.
-    pub fn ended(
-        &self,
-        summary: &RequestSummary<'_>,
-        span: Option<&OwnSpan>,
-        random: &Random,
-    ) -> bool {
+    /// What they want of a request besides method, target and host.
+    #[must_use]
+    pub fn wanted(&self) -> Wanted<'_> {
+        let logged = self.access_log.as_ref().map_or(&[][..], AccessLog::headers);
+        let headers = match self.taps.headers().as_slice() {
+            [] => Cow::Borrowed(logged),
+            tapped => Cow::Owned([logged, tapped].concat()),
+        };
+        Wanted { headers, agent: self.access_log.is_some() }
+    }
+
+    /// Whether the span of a request is kept that took so long; `is_notable` says whether it failed or was sent again.
+    #[must_use]
+    pub fn keeps(&self, span: &OwnSpan, is_notable: bool, total: Duration) -> bool {
+        let keeps = |tracer: &Tracer| tracer.sampling.keeps(span, is_notable, total);
+        self.tracer.as_ref().is_some_and(keeps)
+    }
+
+    /// Shows a request that has ended to all of them, with its span where that is kept.
+    pub fn ended(&self, summary: &RequestSummary<'_>, kept: Option<&OwnSpan>, random: &Random) {
         if let Some(log) = &self.access_log {
             log.write(summary, random.unit());
         }
         if self.taps.are_open() {
             self.taps.offer(summary);
         }
-        match (&self.tracer, span) {
-            (Some(tracer), Some(span)) => tracer.ended(span, summary),
-            _ => false,
+        if let (Some(tracer), Some(span)) = (&self.tracer, kept) {
+            tracer.keep(span, summary);
         }
     }
 }

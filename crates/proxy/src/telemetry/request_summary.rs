@@ -86,16 +86,15 @@ pub struct RequestSummary<'a> {
     pub denial: Option<DenialId>,
     /// What went wrong, as text; empty for a complete request.
     pub reason: &'a str,
-    /// 32 hexadecimal digits, or empty.
-    pub trace_id: &'a str,
+    /// The trace that it belongs to, where there is one.
+    pub trace_id: Option<u128>,
 }
 
 impl RequestSummary<'_> {
     /// Whether the request failed: the class of `response_total`, or an ending that is not complete.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        let grpc = self.grpc.is_some_and(super::series::is_grpc_failure);
-        self.status >= 500 || grpc || self.ending != Ending::Complete
+        is_failure(self.status, self.grpc, self.ending)
     }
 
     /// How many attempts were sent to an endpoint.
@@ -107,7 +106,7 @@ impl RequestSummary<'_> {
     /// Whether an attempt was followed by another.
     #[must_use]
     pub fn is_retried(&self) -> bool {
-        self.attempts.iter().any(|attempt| !attempt.failure.is_empty())
+        is_retried(self.attempts)
     }
 
     /// Labels of the endpoint; none where there is no endpoint.
@@ -179,7 +178,7 @@ impl RequestSummary<'_> {
             "ending": self.ending.flag(),
             "denial": self.denial.map(|id| id.to_string()).unwrap_or_default(),
             "reason": self.reason,
-            "trace_id": self.trace_id,
+            "trace_id": self.trace_id.map(|id| format!("{id:032x}")).unwrap_or_default(),
         });
         match fields {
             Value::Object(fields) => fields,
@@ -188,12 +187,30 @@ impl RequestSummary<'_> {
     }
 }
 
+/// The rule of [`RequestSummary::is_failure`].
+#[must_use]
+pub fn is_failure(status: u16, grpc: Option<u16>, ending: Ending) -> bool {
+    status >= 500 || grpc.is_some_and(super::series::is_grpc_failure) || ending != Ending::Complete
+}
+
+/// The rule of [`RequestSummary::is_retried`].
+#[must_use]
+pub fn is_retried(attempts: &[Attempt]) -> bool {
+    attempts.iter().any(|attempt| !attempt.failure.is_empty())
+}
+
 /// `namespace/name`, or the name of an object that the control plane made up.
 #[must_use]
 pub fn object_name(resource: &Resource) -> String {
+    object_name_parts(resource).concat()
+}
+
+/// The parts of [`object_name`].
+#[must_use]
+pub fn object_name_parts(resource: &Resource) -> [&str; 3] {
     match resource.namespace() {
-        "" => resource.name().to_owned(),
-        namespace => format!("{namespace}/{}", resource.name()),
+        "" => ["", "", resource.name()],
+        namespace => [namespace, "/", resource.name()],
     }
 }
 
@@ -269,7 +286,7 @@ pub(crate) mod tests {
             ending: Ending::Complete,
             denial: None,
             reason: "",
-            trace_id: "",
+            trace_id: None,
         }
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! What is not valid is ignored, as the specification asks: a broken header must not break a request.
 
-use leno_model::route::RequestView;
-
 /// Of a request, or of a span that the proxy adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
@@ -30,35 +28,45 @@ pub struct CarriedBy {
     pub is_short: bool,
 }
 
-/// Calls its last argument with the value of the header of this name, where there is one.
-type Headers<'a> = dyn FnMut(&str, &mut dyn FnMut(&str)) + 'a;
+/// The headers of a request that carry a trace, as far as they are there.
+#[derive(Default)]
+struct Carriers<'a> {
+    traceparent: Option<&'a [u8]>,
+    b3: Option<&'a [u8]>,
+    trace: Option<&'a [u8]>,
+    span: Option<&'a [u8]>,
+    sampled: Option<&'a [u8]>,
+    flags: Option<&'a [u8]>,
+}
+
+impl<'a> Carriers<'a> {
+    /// The first header of each name counts.
+    fn add(&mut self, name: &[u8], value: &'a [u8]) {
+        // Few names have these lengths.
+        let place = match name.len() {
+            2 if name.eq_ignore_ascii_case(b"b3") => &mut self.b3,
+            10 if name.eq_ignore_ascii_case(b"x-b3-flags") => &mut self.flags,
+            11 if name.eq_ignore_ascii_case(b"traceparent") => &mut self.traceparent,
+            11 if name.eq_ignore_ascii_case(b"x-b3-spanid") => &mut self.span,
+            12 if name.eq_ignore_ascii_case(b"x-b3-traceid") => &mut self.trace,
+            12 if name.eq_ignore_ascii_case(b"x-b3-sampled") => &mut self.sampled,
+            _ => return,
+        };
+        place.get_or_insert(value.trim_ascii());
+    }
+}
 
 impl TraceContext {
-    /// Of a request.
-    #[must_use]
-    pub fn of(request: &impl RequestView) -> Option<Self> {
-        Self::read(&mut |name, read| {
-            request.any_header(name, &mut |value| {
-                read(value);
-                true
-            });
-        })
-    }
-
-    /// W3C's header wins over B3.
-    pub fn read(header: &mut Headers<'_>) -> Option<Self> {
-        let mut get = |name: &str| {
-            let mut found = None;
-            header(name, &mut |value| found = Some(value.trim().to_owned()));
-            found
-        };
-        let w3c = get("traceparent").and_then(|text| traceparent(&text));
-        let b3 = get("b3").and_then(|text| b3_single(&text));
-        let x_b3 = get("x-b3-traceid").and_then(|trace| {
-            let span = get("x-b3-spanid")?;
-            let flags = get("x-b3-flags").is_some_and(|flags| flags == "1");
-            let sampled = get("x-b3-sampled");
-            b3_parts(&trace, &span, if flags { Some("d") } else { sampled.as_deref() })
+    /// Of a request with these headers. W3C's header wins over B3.
+    pub fn read<'a>(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
+        let mut carriers = Carriers::default();
+        headers.for_each(|(name, value)| carriers.add(name, value));
+        let w3c = carriers.traceparent.and_then(traceparent);
+        let b3 = carriers.b3.and_then(b3_single);
+        let x_b3 = carriers.trace.and_then(|trace| {
+            let is_debug = carriers.flags == Some(b"1");
+            let state = if is_debug { Some(&b"d"[..]) } else { carriers.sampled };
+            b3_parts(trace, carriers.span?, state)
         });
         let first = w3c.or(b3).or(x_b3)?;
         let carried_by = CarriedBy {
@@ -70,52 +78,102 @@ impl TraceContext {
         Some(Self { carried_by, ..first })
     }
 
-    /// The trace's identifier in 32 hexadecimal digits.
-    #[must_use]
-    pub fn trace_id_text(&self) -> String {
-        format!("{:032x}", self.trace_id)
-    }
-
     /// The headers that carry the trace on, in the form in which it came; W3C's where it begins here.
-    pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub fn headers(&self, mut put: impl FnMut(&'static str, Value)) {
         let CarriedBy { w3c, b3, x_b3, is_short } = self.carried_by;
         let Self { trace_id, span_id, sampled, .. } = *self;
-        let sampled = sampled.unwrap_or(false);
-        let digits = if is_short { 16 } else { 32 };
-        let trace = move || format!("{trace_id:0digits$x}");
-        let flag = u8::from(sampled);
-        let none = !(w3c || b3 || x_b3);
-        let fields = [
-            (w3c || none)
-                .then(|| ("traceparent", format!("00-{trace_id:032x}-{span_id:016x}-{flag:02x}"))),
-            b3.then(|| ("b3", format!("{}-{span_id:016x}-{flag}", trace()))),
-            x_b3.then(|| ("x-b3-traceid", trace())),
-            x_b3.then(|| ("x-b3-spanid", format!("{span_id:016x}"))),
-            x_b3.then(|| ("x-b3-sampled", flag.to_string())),
-        ];
-        fields.into_iter().flatten()
+        let flag = if sampled == Some(true) { "1" } else { "0" };
+        let span = |value: Value| value.hex(span_id);
+        let whole = |value: Value| value.hex((trace_id >> 64) as u64).hex(trace_id as u64);
+        let trace = |value: Value| match is_short {
+            true => value.hex(trace_id as u64),
+            false => whole(value),
+        };
+        if w3c || !(b3 || x_b3) {
+            let start = whole(Value::EMPTY.text("00-")).text("-");
+            put("traceparent", span(start).text("-0").text(flag));
+        }
+        if b3 {
+            put("b3", span(trace(Value::EMPTY).text("-")).text("-").text(flag));
+        }
+        if x_b3 {
+            put("x-b3-traceid", trace(Value::EMPTY));
+            put("x-b3-spanid", span(Value::EMPTY));
+            put("x-b3-sampled", Value::EMPTY.text(flag));
+        }
     }
 }
 
+/// The value of a header of a trace, made without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// ASCII.
+    bytes: [u8; VALUE_BYTES_MAX],
+    length: usize,
+}
+
+/// `traceparent` is the longest: `00-`, 32 digits, `-`, 16 digits, `-01`.
+const VALUE_BYTES_MAX: usize = 55;
+
+impl Value {
+    const EMPTY: Self = Self { bytes: [0; VALUE_BYTES_MAX], length: 0 };
+
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn text(mut self, text: &str) -> Self {
+        self.bytes[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        self
+    }
+
+    /// In 16 digits.
+    fn hex(mut self, number: u64) -> Self {
+        let (pairs, _) = self.bytes[self.length..].as_chunks_mut::<2>();
+        for (pair, byte) in pairs.iter_mut().zip(number.to_be_bytes()) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]];
+        }
+        self.length += 16;
+        self
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// What each byte is as a digit; [`NO_DIGIT`] where it is none. Capitals are digits too, as some senders write them.
+const VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[DIGITS[digit] as usize] = digit as u8;
+        values[DIGITS[digit].to_ascii_uppercase() as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = 0x80;
+
 /// `00-<32 digits>-<16 digits>-<2 digits>`; later versions may have more behind.
-fn traceparent(text: &str) -> Option<TraceContext> {
-    let mut parts = text.split('-');
-    let version = hex(parts.next()?, 2)?;
-    let trace_id = hex(parts.next()?, 32)?;
-    let span_id = hex(parts.next()?, 16)?;
-    let flags = hex(parts.next()?, 2)?;
-    if version == 0xff || (version == 0 && parts.next().is_some()) {
+fn traceparent(text: &[u8]) -> Option<TraceContext> {
+    let (head, rest) = text.split_first_chunk::<55>()?;
+    let are_apart = [head[2], head[35], head[52]] == [b'-'; 3];
+    let (version, flags) = (hex::<2>(&head[..2])?, hex::<2>(&head[53..])?);
+    let more_is_valid = rest.is_empty() || (version > 0 && rest[0] == b'-');
+    if !are_apart || version == 0xff || !more_is_valid {
         return None;
     }
-    context(trace_id, span_id, Some(flags & 1 == 1), false)
+    let span_id = hex::<16>(&head[36..52])?;
+    context((trace_id(&head[3..35])?, false), span_id, Some(flags & 1 == 1))
 }
 
 /// `<trace>-<span>`, `<trace>-<span>-<state>` or `<trace>-<span>-<state>-<parent>`. The state alone names no trace.
-fn b3_single(text: &str) -> Option<TraceContext> {
-    let mut parts = text.split('-');
+fn b3_single(text: &[u8]) -> Option<TraceContext> {
+    let mut parts = text.split(|byte| *byte == b'-');
     let (trace, span, state) = (parts.next()?, parts.next()?, parts.next());
     if let Some(parent) = parts.next() {
-        hex(parent, 16)?;
+        hex::<16>(parent)?;
     }
     if parts.next().is_some() {
         return None;
@@ -123,38 +181,44 @@ fn b3_single(text: &str) -> Option<TraceContext> {
     b3_parts(trace, span, state)
 }
 
-fn b3_parts(trace: &str, span: &str, state: Option<&str>) -> Option<TraceContext> {
+fn b3_parts(trace: &[u8], span: &[u8], state: Option<&[u8]>) -> Option<TraceContext> {
     let is_short = trace.len() == 16;
-    let trace_id = if is_short { hex(trace, 16)? } else { hex(trace, 32)? };
+    let trace_id = if is_short { hex::<16>(trace)?.into() } else { trace_id(trace)? };
     let sampled = match state {
         None => None,
-        Some("1" | "d" | "true") => Some(true),
-        Some("0" | "false") => Some(false),
+        Some(b"1" | b"d" | b"true") => Some(true),
+        Some(b"0" | b"false") => Some(false),
         Some(_) => return None,
     };
-    context(trace_id, hex(span, 16)?, sampled, is_short)
+    context((trace_id, is_short), hex::<16>(span)?, sampled)
 }
 
 fn context(
-    trace_id: u128,
-    span_id: u128,
+    (trace_id, is_short): (u128, bool),
+    span_id: u64,
     sampled: Option<bool>,
-    is_short: bool,
 ) -> Option<TraceContext> {
-    let span_id = u64::try_from(span_id).ok()?;
     let carried_by = CarriedBy { is_short, ..CarriedBy::default() };
-    (trace_id != 0 && span_id != 0).then_some(TraceContext {
-        trace_id,
-        span_id,
-        sampled,
-        carried_by,
-    })
+    let context = TraceContext { trace_id, span_id, sampled, carried_by };
+    (trace_id != 0 && span_id != 0).then_some(context)
 }
 
-/// Exactly so many digits, in lower case as both specifications say, or in capitals as some senders write.
-fn hex(text: &str, digits: usize) -> Option<u128> {
-    let valid = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    valid.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+/// Exactly 32 digits.
+fn trace_id(text: &[u8]) -> Option<u128> {
+    let (high, low) = text.split_at_checked(16)?;
+    Some(u128::from(hex::<16>(high)?) << 64 | u128::from(hex::<16>(low)?))
+}
+
+/// Exactly so many digits, 16 at most.
+fn hex<const DIGITS: usize>(text: &[u8]) -> Option<u64> {
+    let text: &[u8; DIGITS] = text.try_into().ok()?;
+    let (mut number, mut all) = (0, 0);
+    for byte in text {
+        let value = VALUES[usize::from(*byte)];
+        all |= value;
+        number = number << 4 | u64::from(value & 0xf);
+    }
+    (all & NO_DIGIT == 0).then_some(number)
 }
 
 #[cfg(test)]
@@ -167,14 +231,16 @@ mod tests {
     /// Headers in, headers out; nothing where no trace is read.
     #[track_caller]
     fn check(headers: &[(&str, &str)], expected: &[(&str, &str)]) {
-        let read = TraceContext::read(&mut |name, read| {
-            if let Some((_, value)) = headers.iter().find(|(known, _)| *known == name) {
-                read(value);
-            }
-        });
-        let written: Vec<_> = read.iter().flat_map(TraceContext::headers).collect();
+        let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let read = TraceContext::read(headers.clone());
+        let mut written = Vec::new();
+        if let Some(read) = read {
+            read.headers(|name, value| {
+                written.push((name, String::from_utf8(value.as_bytes().to_vec()).unwrap()));
+            });
+        }
         let written: Vec<_> = written.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        assert_eq!(written, expected, "{headers:?}");
+        assert_eq!(written, expected, "{:?}", headers.collect::<Vec<_>>());
     }
 
     #[test]
@@ -210,6 +276,8 @@ mod tests {
             format!("00-{TRACE}-{}-01", "0".repeat(16)),
             format!("00-{TRACE}x-{SPAN}-01"),
             format!("00-+{}-{SPAN}-01", &TRACE[1..]),
+            format!("00-{TRACE}_{SPAN}-01"),
+            format!("01-{TRACE}-{SPAN}-01more"),
         ] {
             check(&[("traceparent", &wrong)], &[]);
         }

@@ -2,26 +2,25 @@
 //!
 //! A collector that hangs, refuses or is away costs only spans, which are counted. Nothing is sent twice.
 
-use super::otlp::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
+use super::otlp::{self, field};
 use crate::config::tracing::Collector;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, Request};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use leno_runtime::tasks;
-use prost::Message as _;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Spans that wait for the exporter.
-pub const QUEUE_MAX: usize = 2048;
-/// Spans of one request to the collector.
-const BATCH_MAX: usize = 512;
-/// A span waits so long for others.
-const BATCH_WAIT: Duration = Duration::from_secs(1);
+/// Batches that wait for the exporter: about 2,000 spans.
+pub const QUEUE_MAX: usize = 32;
+/// So many spans are sent at once.
+const EXPORT_SPANS_MAX: u64 = 512;
+/// Batches of other threads are waited for so long.
+const BATCH_WAIT: Duration = Duration::from_millis(200);
 /// A collector must take a batch within this time.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 /// Path of the gRPC method.
@@ -34,27 +33,41 @@ pub struct Counts {
     pub dropped: Arc<AtomicU64>,
 }
 
-/// Exports until all senders are gone.
+/// Spans of one data thread.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Fields of the message `ScopeSpans`, as they are sent.
+    pub spans: Vec<u8>,
+    pub count: u64,
+}
+
+impl Batch {
+    fn append(&mut self, other: &Self) {
+        self.spans.extend_from_slice(&other.spans);
+        self.count += other.count;
+    }
+}
+
+/// Exports until all senders are gone. `resource` names attributes of the proxy.
 pub async fn run(
     collector: Collector,
-    resource: Vec<KeyValue>,
-    mut queue: mpsc::Receiver<Span>,
+    resource: &[(&str, &str)],
+    mut queue: mpsc::Receiver<Batch>,
     counts: Counts,
 ) {
     let mut is_failing = false;
-    let mut spans = Vec::with_capacity(BATCH_MAX);
-    while queue.recv_many(&mut spans, BATCH_MAX).await > 0 {
+    let (resource, scope) = (encoded_resource(resource), encoded_scope());
+    while let Some(mut batch) = queue.recv().await {
         let more = async {
-            loop {
-                let room = BATCH_MAX - spans.len();
-                if room == 0 || queue.recv_many(&mut spans, room).await == 0 {
-                    break;
-                }
+            while batch.count < EXPORT_SPANS_MAX
+                && let Some(next) = queue.recv().await
+            {
+                batch.append(&next);
             }
         };
         let _full = tokio::time::timeout(BATCH_WAIT, more).await;
-        let count = spans.len() as u64;
-        let body = batch(&resource, std::mem::take(&mut spans)).encode_to_vec();
+        let count = batch.count;
+        let body = request(&resource, &scope, &batch);
         let sent = tokio::time::timeout(EXPORT_MAX, send(&collector, body.into())).await;
         let sent =
             sent.unwrap_or_else(|_| Err(format!("no answer within {} s", EXPORT_MAX.as_secs())));
@@ -74,12 +87,37 @@ pub async fn run(
     }
 }
 
-fn batch(resource: &[KeyValue], spans: Vec<Span>) -> ExportRequest {
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let scope = Some(Scope { name: "leno-proxy".to_owned(), version });
-    let resource = Some(Resource { attributes: resource.to_vec() });
-    let scope_spans = vec![ScopeSpans { scope, spans }];
-    ExportRequest { resource_spans: vec![ResourceSpans { resource, scope_spans }] }
+fn encoded_resource(attributes: &[(&str, &str)]) -> Vec<u8> {
+    let mut resource = Vec::new();
+    for (name, value) in attributes {
+        otlp::attribute(
+            &mut resource,
+            field::resource::ATTRIBUTES,
+            name,
+            otlp::Value::Text(&[value]),
+        );
+    }
+    resource
+}
+
+fn encoded_scope() -> Vec<u8> {
+    let mut scope = Vec::new();
+    otlp::bytes(&mut scope, field::scope::NAME, b"leno-proxy");
+    otlp::bytes(&mut scope, field::scope::VERSION, env!("CARGO_PKG_VERSION").as_bytes());
+    scope
+}
+
+/// The message `ExportTraceServiceRequest`.
+fn request(resource: &[u8], scope: &[u8], batch: &Batch) -> Vec<u8> {
+    let mut scope_spans = Vec::with_capacity(scope.len() + batch.spans.len() + 8);
+    otlp::bytes(&mut scope_spans, field::scope_spans::SCOPE, scope);
+    scope_spans.extend_from_slice(&batch.spans);
+    let mut resource_spans = Vec::with_capacity(resource.len() + scope_spans.len() + 16);
+    otlp::bytes(&mut resource_spans, field::resource_spans::RESOURCE, resource);
+    otlp::bytes(&mut resource_spans, field::resource_spans::SCOPE_SPANS, &scope_spans);
+    let mut request = Vec::with_capacity(resource_spans.len() + 8);
+    otlp::bytes(&mut request, field::request::RESOURCE_SPANS, &resource_spans);
+    request
 }
 
 async fn send(collector: &Collector, body: Bytes) -> Result<(), String> {

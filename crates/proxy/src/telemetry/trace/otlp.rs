@@ -1,136 +1,186 @@
-//! The messages of OTLP's trace service that the proxy sends: the subset of `opentelemetry/proto/trace/v1` that it fills.
+//! Writes the messages of OTLP's trace service: the subset of `opentelemetry/proto/trace/v1` that the proxy fills, in the encoding of
+//! protocol buffers.
+//!
+//! Bytes are written at once: messages that own their texts would cost more than the request that a span is about.
 
-use prost::Message;
-
-/// `ExportTraceServiceRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub struct ExportRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ResourceSpans {
-    #[prost(message, optional, tag = "1")]
-    pub resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub scope_spans: Vec<ScopeSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    pub attributes: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ScopeSpans {
-    #[prost(message, optional, tag = "1")]
-    pub scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    pub spans: Vec<Span>,
-}
-
-/// `InstrumentationScope`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Scope {
-    #[prost(string, tag = "1")]
-    pub name: String,
-    #[prost(string, tag = "2")]
-    pub version: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Span {
-    #[prost(bytes = "vec", tag = "1")]
-    pub trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub span_id: Vec<u8>,
-    /// Empty for the first span of a trace.
-    #[prost(bytes = "vec", tag = "4")]
-    pub parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
-    pub name: String,
-    #[prost(enumeration = "Kind", tag = "6")]
-    pub kind: i32,
-    #[prost(fixed64, tag = "7")]
-    pub start_time_unix_nano: u64,
-    #[prost(fixed64, tag = "8")]
-    pub end_time_unix_nano: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub attributes: Vec<KeyValue>,
-    #[prost(message, repeated, tag = "11")]
-    pub events: Vec<Event>,
-    #[prost(message, optional, tag = "15")]
-    pub status: Option<Status>,
-    /// W3C's flags.
-    #[prost(fixed32, tag = "16")]
-    pub flags: u32,
-}
+#[cfg(test)]
+pub mod messages;
 
 /// `SpanKind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
-#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Unspecified = 0,
-    Internal = 1,
     Server = 2,
     Client = 3,
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Event {
-    #[prost(fixed64, tag = "1")]
-    pub time_unix_nano: u64,
-    #[prost(string, tag = "2")]
-    pub name: String,
-    #[prost(message, repeated, tag = "3")]
-    pub attributes: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Status {
-    #[prost(string, tag = "2")]
-    pub message: String,
-    /// 2 is an error.
-    #[prost(int32, tag = "3")]
-    pub code: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub key: String,
-    #[prost(message, optional, tag = "2")]
-    pub value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 3")]
-    pub value: Option<Value>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Value {
-    #[prost(string, tag = "1")]
-    Text(String),
-    #[prost(int64, tag = "3")]
+/// A value of an attribute.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// These texts, one behind the other.
+    Text(&'a [&'a str]),
     Number(i64),
 }
 
-impl KeyValue {
-    #[must_use]
-    pub fn text(key: &str, text: impl Into<String>) -> Self {
-        Self::new(key, Value::Text(text.into()))
+/// Field numbers.
+pub mod field {
+    pub mod request {
+        pub const RESOURCE_SPANS: u8 = 1;
     }
-
-    #[must_use]
-    pub fn number(key: &str, number: i64) -> Self {
-        Self::new(key, Value::Number(number))
+    pub mod resource_spans {
+        pub const RESOURCE: u8 = 1;
+        pub const SCOPE_SPANS: u8 = 2;
     }
+    pub mod resource {
+        pub const ATTRIBUTES: u8 = 1;
+    }
+    pub mod scope_spans {
+        pub const SCOPE: u8 = 1;
+        pub const SPANS: u8 = 2;
+    }
+    pub mod scope {
+        pub const NAME: u8 = 1;
+        pub const VERSION: u8 = 2;
+    }
+    pub mod span {
+        pub const TRACE_ID: u8 = 1;
+        pub const SPAN_ID: u8 = 2;
+        pub const PARENT_SPAN_ID: u8 = 4;
+        pub const NAME: u8 = 5;
+        pub const KIND: u8 = 6;
+        pub const START: u8 = 7;
+        pub const END: u8 = 8;
+        pub const ATTRIBUTES: u8 = 9;
+        pub const EVENTS: u8 = 11;
+        pub const STATUS: u8 = 15;
+        pub const FLAGS: u8 = 16;
+    }
+    pub mod event {
+        pub const TIME: u8 = 1;
+        pub const NAME: u8 = 2;
+        pub const ATTRIBUTES: u8 = 3;
+    }
+    pub mod status {
+        pub const MESSAGE: u8 = 2;
+        pub const CODE: u8 = 3;
+    }
+    pub mod key_value {
+        pub const KEY: u8 = 1;
+        pub const VALUE: u8 = 2;
+    }
+    pub mod any_value {
+        pub const TEXT: u8 = 1;
+        pub const NUMBER: u8 = 3;
+    }
+}
 
-    fn new(key: &str, value: Value) -> Self {
-        Self { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+/// How the value of a field is encoded: the lowest three bits of its key.
+#[derive(Clone, Copy)]
+enum Wire {
+    Varint = 0,
+    Fixed64 = 1,
+    Bytes = 2,
+    Fixed32 = 5,
+}
+
+fn key(into: &mut Vec<u8>, field: u8, wire: Wire) {
+    varint(into, u64::from(field) << 3 | wire as u64);
+}
+
+fn varint(into: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        into.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    into.push(number as u8);
+}
+
+/// Bytes that a number takes.
+fn varint_bytes(number: u64) -> usize {
+    (70 - (number | 1).leading_zeros() as usize) / 7
+}
+
+/// Bytes that a field with so long a value takes. All numbers of fields with bytes inside others are below 16.
+fn field_bytes(length: usize) -> usize {
+    1 + varint_bytes(length as u64) + length
+}
+
+/// A number that may be 0, which is not written.
+pub fn number(into: &mut Vec<u8>, field: u8, number: u64) {
+    if number != 0 {
+        key(into, field, Wire::Varint);
+        varint(into, number);
+    }
+}
+
+pub fn fixed64(into: &mut Vec<u8>, field: u8, number: u64) {
+    key(into, field, Wire::Fixed64);
+    into.extend_from_slice(&number.to_le_bytes());
+}
+
+pub fn fixed32(into: &mut Vec<u8>, field: u8, number: u32) {
+    key(into, field, Wire::Fixed32);
+    into.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Bytes, a text or a message that is written already.
+pub fn bytes(into: &mut Vec<u8>, field: u8, value: &[u8]) {
+    head(into, field, value.len());
+    into.extend_from_slice(value);
+}
+
+/// What comes before a value of so many bytes.
+pub fn head(into: &mut Vec<u8>, field: u8, length: usize) {
+    key(into, field, Wire::Bytes);
+    varint(into, length as u64);
+}
+
+/// Several texts as one.
+pub fn text(into: &mut Vec<u8>, field: u8, parts: &[&str]) {
+    head(into, field, parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        into.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// A `KeyValue`.
+pub fn attribute(into: &mut Vec<u8>, field: u8, name: &str, value: Value<'_>) {
+    let value_bytes = match value {
+        Value::Text(parts) => field_bytes(parts.iter().map(|part| part.len()).sum()),
+        Value::Number(number) => 1 + varint_bytes(number as u64),
+    };
+    head(into, field, field_bytes(name.len()) + field_bytes(value_bytes));
+    bytes(into, field::key_value::KEY, name.as_bytes());
+    head(into, field::key_value::VALUE, value_bytes);
+    match value {
+        Value::Text(parts) => text(into, field::any_value::TEXT, parts),
+        Value::Number(number) => {
+            // Zero is written too: it is a value.
+            key(into, field::any_value::NUMBER, Wire::Varint);
+            varint(into, number as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::messages::KeyValue;
+    use super::*;
+    use prost::Message as _;
+
+    #[test]
+    fn attributes_are_read_as_they_were_written() {
+        let long = "x".repeat(40_000);
+        for text in ["", "a", &long] {
+            let mut written = Vec::new();
+            attribute(&mut written, 1, "key", Value::Text(&[text, "/b"]));
+            let read = messages::Resource::decode(written.as_slice()).unwrap();
+            assert_eq!(read.attributes, [KeyValue::text("key", &format!("{text}/b"))]);
+        }
+        for number in [0, 1, 127, 128, 65_535, i64::MAX, -1] {
+            let mut written = Vec::new();
+            attribute(&mut written, 1, "key", Value::Number(number));
+            let read = messages::Resource::decode(written.as_slice()).unwrap();
+            assert_eq!(read.attributes, [KeyValue::number("key", number)]);
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! Which requests become spans, and how a span looks: names and attributes of OpenTelemetry's HTTP conventions. Pure.
 
 use super::context::TraceContext;
-use super::otlp::{Event, KeyValue, Kind, Span, Status};
+use super::otlp::field::{self, span};
+use super::otlp::{self, Kind, Value};
 use crate::telemetry::Direction;
-use crate::telemetry::request_summary::{Attempt, RequestSummary, object_name};
+use crate::telemetry::request_summary::{Attempt, RequestSummary, object_name_parts};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `STATUS_CODE_ERROR`.
-const ERROR: i32 = 2;
+const ERROR: u64 = 2;
 
 /// What decides whether a span is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,114 +51,136 @@ impl Sampling {
         (low as f64) / ((1_u64 << 53) as f64) < self.rate
     }
 
-    /// Whether a request that has ended is kept: slow, failed, denied and repeated ones always are.
+    /// Whether the span of a request that took so long is kept. Slow and notable requests always are: failed, denied and repeated
+    /// ones.
     #[must_use]
-    pub fn keeps(&self, span: &OwnSpan, request: &RequestSummary<'_>) -> bool {
-        span.context.sampled == Some(true)
-            || request.is_failure()
-            || request.is_retried()
-            || request.total >= self.slow
+    pub fn keeps(&self, span: &OwnSpan, is_notable: bool, total: Duration) -> bool {
+        span.context.sampled == Some(true) || is_notable || total >= self.slow
     }
 }
 
-/// The message for a collector.
-#[must_use]
-pub fn span(own: &OwnSpan, request: &RequestSummary<'_>) -> Span {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let method = text(request.method);
-    let route = request.route.map(object_name);
+/// Writes the message for a collector.
+pub fn write(into: &mut Vec<u8>, own: &OwnSpan, request: &RequestSummary<'_>) {
+    let method = String::from_utf8_lossy(request.method);
     let start = nanoseconds(request.began, Duration::ZERO);
-    let event = |attempt: &Attempt| Event {
-        time_unix_nano: nanoseconds(request.began, attempt.after),
-        name: "attempt".to_owned(),
-        attributes: of_attempt(attempt),
+    otlp::bytes(into, span::TRACE_ID, &own.context.trace_id.to_be_bytes());
+    otlp::bytes(into, span::SPAN_ID, &own.context.span_id.to_be_bytes());
+    if let Some(parent) = own.parent {
+        otlp::bytes(into, span::PARENT_SPAN_ID, &parent.to_be_bytes());
+    }
+    match request.route.map(object_name_parts) {
+        Some([namespace, slash, name]) => {
+            otlp::text(into, span::NAME, &[&*method, " ", namespace, slash, name]);
+        }
+        None => otlp::text(into, span::NAME, &[&*method]),
+    }
+    let kind = match request.direction {
+        Direction::Inbound => Kind::Server,
+        Direction::Outbound => Kind::Client,
     };
-    Span {
-        trace_id: own.context.trace_id.to_be_bytes().to_vec(),
-        span_id: own.context.span_id.to_be_bytes().to_vec(),
-        parent_span_id: own.parent.map_or_else(Vec::new, |id| id.to_be_bytes().to_vec()),
-        name: route.as_ref().map_or_else(|| method.clone(), |route| format!("{method} {route}")),
-        kind: match request.direction {
-            Direction::Inbound => Kind::Server,
-            Direction::Outbound => Kind::Client,
-        } as i32,
-        start_time_unix_nano: start,
-        end_time_unix_nano: start.saturating_add(whole(request.total)),
-        attributes: attributes(request, method, route),
-        events: request.attempts.iter().filter(|_| request.is_retried()).map(event).collect(),
-        status: request
-            .is_failure()
-            .then(|| Status { message: request.reason.to_owned(), code: ERROR }),
-        flags: u32::from(own.context.sampled == Some(true)),
-    }
-}
-
-fn of_attempt(attempt: &Attempt) -> Vec<KeyValue> {
-    let mut all: Vec<KeyValue> = attempt.to.into_iter().flat_map(peer).collect();
-    if attempt.status > 0 {
-        all.push(KeyValue::number("http.response.status_code", i64::from(attempt.status)));
-    }
-    if !attempt.failure.is_empty() {
-        all.push(KeyValue::text("error.type", attempt.failure));
-    }
-    all
-}
-
-fn peer(address: SocketAddr) -> [KeyValue; 2] {
-    [
-        KeyValue::text("network.peer.address", address.ip().to_canonical().to_string()),
-        KeyValue::number("network.peer.port", i64::from(address.port())),
-    ]
-}
-
-/// `server.address`, and `server.port` where the client wrote one.
-fn server(host: &[u8]) -> impl Iterator<Item = KeyValue> {
-    let text = String::from_utf8_lossy(host);
-    let port =
-        text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse::<u16>().ok()?)));
-    let (name, port) = port.map_or((text.as_ref(), None), |(name, port)| (name, Some(port)));
-    let name = KeyValue::text("server.address", name.trim_matches(['[', ']']));
-    let port = port.map(|port| KeyValue::number("server.port", i64::from(port)));
-    [Some(name), port].into_iter().flatten()
-}
-
-fn attributes(
-    request: &RequestSummary<'_>,
-    method: String,
-    route: Option<String>,
-) -> Vec<KeyValue> {
-    let mut all = vec![
-        KeyValue::text("http.request.method", method),
-        KeyValue::text("url.path", String::from_utf8_lossy(request.path_alone())),
-        KeyValue::text("url.scheme", "http"),
-    ];
-    all.extend(server(request.host_alone()));
+    otlp::number(into, span::KIND, kind as u64);
+    otlp::fixed64(into, span::START, start);
+    otlp::fixed64(into, span::END, start.saturating_add(whole(request.total)));
+    attributes(into, request, &method);
     if request.is_retried() {
-        let again = request.attempts.len().saturating_sub(1);
-        all.push(KeyValue::number("http.request.resend_count", again as i64));
-    }
-    if request.status > 0 {
-        all.push(KeyValue::number("http.response.status_code", i64::from(request.status)));
-    }
-    if let Some(grpc) = request.grpc {
-        all.push(KeyValue::number("rpc.grpc.status_code", i64::from(grpc)));
-    }
-    if let Some(endpoint) = request.endpoint {
-        all.extend(peer(endpoint.address));
+        request.attempts.iter().for_each(|attempt| event(into, request.began, attempt));
     }
     if request.is_failure() {
-        let kind = match request.ending.is_complete() {
-            true => request.status.to_string(),
-            false => request.ending.flag().to_owned(),
-        };
-        all.push(KeyValue::text("error.type", kind));
+        let mut status = Vec::new();
+        otlp::bytes(&mut status, field::status::MESSAGE, request.reason.as_bytes());
+        otlp::number(&mut status, field::status::CODE, ERROR);
+        otlp::bytes(into, span::STATUS, &status);
     }
-    let named = [("leno.client.id", request.client_id), ("leno.server.id", request.server_id)];
-    let named = named.into_iter().filter(|(_, id)| !id.is_empty());
-    all.extend(named.map(|(name, id)| KeyValue::text(name, id)));
-    all.extend(route.map(|route| KeyValue::text("leno.route", route)));
-    all.extend(request.service.map(|service| KeyValue::text("leno.service", object_name(service))));
-    all
+    otlp::fixed32(into, span::FLAGS, u32::from(own.context.sampled == Some(true)));
+}
+
+/// One attempt of a request that was sent again.
+fn event(into: &mut Vec<u8>, began: SystemTime, attempt: &Attempt) {
+    let mut event = Vec::new();
+    otlp::fixed64(&mut event, field::event::TIME, nanoseconds(began, attempt.after));
+    otlp::bytes(&mut event, field::event::NAME, b"attempt");
+    let mut attributes = Attributes { into: &mut event, field: field::event::ATTRIBUTES };
+    if let Some(address) = attempt.to {
+        attributes.peer(address);
+    }
+    if attempt.status > 0 {
+        attributes.number("http.response.status_code", attempt.status.into());
+    }
+    if !attempt.failure.is_empty() {
+        attributes.text("error.type", &[attempt.failure]);
+    }
+    otlp::bytes(into, span::EVENTS, &event);
+}
+
+/// Writes attributes as a field of a message.
+struct Attributes<'a> {
+    into: &'a mut Vec<u8>,
+    field: u8,
+}
+
+impl Attributes<'_> {
+    fn text(&mut self, name: &str, parts: &[&str]) {
+        otlp::attribute(self.into, self.field, name, Value::Text(parts));
+    }
+
+    fn number(&mut self, name: &str, number: i64) {
+        otlp::attribute(self.into, self.field, name, Value::Number(number));
+    }
+
+    fn peer(&mut self, address: SocketAddr) {
+        self.text("network.peer.address", &[&address.ip().to_canonical().to_string()]);
+        self.number("network.peer.port", address.port().into());
+    }
+
+    /// `server.address`, and `server.port` where the client wrote one.
+    fn server(&mut self, host: &[u8]) {
+        let text = String::from_utf8_lossy(host);
+        let port =
+            text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse::<u16>().ok()?)));
+        let (name, port) = port.map_or((text.as_ref(), None), |(name, port)| (name, Some(port)));
+        self.text("server.address", &[name.trim_matches(['[', ']'])]);
+        if let Some(port) = port {
+            self.number("server.port", port.into());
+        }
+    }
+}
+
+fn attributes(into: &mut Vec<u8>, request: &RequestSummary<'_>, method: &str) {
+    let mut all = Attributes { into, field: span::ATTRIBUTES };
+    all.text("http.request.method", &[method]);
+    all.text("url.path", &[&*String::from_utf8_lossy(request.path_alone())]);
+    all.text("url.scheme", &["http"]);
+    all.server(request.host_alone());
+    if request.is_retried() {
+        let again = request.attempts.len().saturating_sub(1);
+        all.number("http.request.resend_count", again as i64);
+    }
+    if request.status > 0 {
+        all.number("http.response.status_code", request.status.into());
+    }
+    if let Some(grpc) = request.grpc {
+        all.number("rpc.grpc.status_code", grpc.into());
+    }
+    if let Some(endpoint) = request.endpoint {
+        all.peer(endpoint.address);
+    }
+    if request.is_failure() {
+        match request.ending.is_complete() {
+            true => all.text("error.type", &[&request.status.to_string()]),
+            false => all.text("error.type", &[request.ending.flag()]),
+        }
+    }
+    for (name, id) in [("leno.client.id", request.client_id), ("leno.server.id", request.server_id)]
+    {
+        if !id.is_empty() {
+            all.text(name, &[id]);
+        }
+    }
+    for (name, object) in [("leno.route", request.route), ("leno.service", request.service)] {
+        if let Some(object) = object {
+            all.text(name, &object_name_parts(object));
+        }
+    }
 }
 
 fn nanoseconds(time: SystemTime, after: Duration) -> u64 {
@@ -173,6 +196,8 @@ mod tests {
     use super::*;
     use crate::ending::Ending;
     use crate::telemetry::request_summary::tests::summary;
+    use crate::telemetry::trace::otlp::messages::{KeyValue, Span, Status};
+    use prost::Message as _;
     use std::cell::Cell;
 
     const HOUR: Duration = Duration::from_hours(1);
@@ -214,7 +239,9 @@ mod tests {
     fn what_is_kept_in_any_case() {
         let sampling = Sampling { rate: 0.0, parent_based: true, slow: Duration::from_millis(3) };
         let check = |request: &RequestSummary<'_>, expected: bool| {
-            assert_eq!(sampling.keeps(&own(None, sampling), request), expected, "{request:?}");
+            let is_notable = request.is_failure() || request.is_retried();
+            let kept = sampling.keeps(&own(None, sampling), is_notable, request.total);
+            assert_eq!(kept, expected, "{request:?}");
         };
         check(&summary(), false);
         check(&RequestSummary { total: Duration::from_millis(3), ..summary() }, true);
@@ -223,7 +250,7 @@ mod tests {
         let refused = [Attempt { failure: "upstream_refused", ..Attempt::default() }];
         check(&RequestSummary { attempts: &refused, ..summary() }, true);
         let all = Sampling { rate: 1.0, ..sampling };
-        assert!(all.keeps(&own(None, all), &summary()));
+        assert!(all.keeps(&own(None, all), false, Duration::ZERO));
     }
 
     #[test]
@@ -240,15 +267,21 @@ mod tests {
             reason: "none",
             ..summary()
         };
-        let made = span(&own(Some((7, None)), sampling), &failed);
+        let mut written = Vec::new();
+        write(&mut written, &own(Some((7, None)), sampling), &failed);
+        let made = Span::decode(written.as_slice()).unwrap();
         assert_eq!((made.kind, made.name.as_str()), (Kind::Client as i32, "GET"));
         assert_eq!(made.parent_span_id, 7_u64.to_be_bytes());
         assert_eq!(made.end_time_unix_nano - made.start_time_unix_nano, 2_250_000);
         let told = |event: usize| made.events[event].attributes.clone();
-        assert_eq!(told(1), peer("10.0.0.1:80".parse().unwrap()));
+        let peer = [
+            KeyValue::text("network.peer.address", "10.0.0.1"),
+            KeyValue::number("network.peer.port", 80),
+        ];
+        assert_eq!(told(1), peer);
         assert_eq!(told(0).len(), 4);
         assert!(told(0).contains(&KeyValue::number("http.response.status_code", 502)));
-        assert_eq!(made.status, Some(Status { message: "none".into(), code: ERROR }));
+        assert_eq!(made.status, Some(Status { message: "none".into(), code: ERROR as i32 }));
         for expected in [
             KeyValue::text("url.path", "/a"),
             KeyValue::text("error.type", "no_endpoints"),

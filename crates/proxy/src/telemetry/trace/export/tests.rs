@@ -1,8 +1,9 @@
 use super::*;
-use crate::telemetry::trace::otlp::Value;
+use crate::telemetry::trace::otlp::messages::{ExportRequest, Span, Value};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use prost::Message as _;
 use tokio::net::{TcpListener, TcpStream};
 
 async fn listener() -> (TcpListener, String) {
@@ -15,12 +16,15 @@ async fn listener() -> (TcpListener, String) {
 async fn exported(collector: &str, count: usize) -> (u64, u64) {
     let counts = Counts::default();
     let (queue, spans) = mpsc::channel(QUEUE_MAX);
-    let resource = vec![KeyValue::text("service.name", "web")];
     for _ in 0..count {
-        queue.send(Span { name: "GET".to_owned(), ..Span::default() }).await.unwrap();
+        let span = Span { name: "GET".to_owned(), ..Span::default() }.encode_to_vec();
+        let mut batch = Batch { count: 1, ..Batch::default() };
+        otlp::bytes(&mut batch.spans, field::scope_spans::SPANS, &span);
+        queue.send(batch).await.unwrap();
     }
     drop(queue);
-    run(collector.parse().unwrap(), resource, spans, counts.clone()).await;
+    let resource = [("service.name", "web")];
+    run(collector.parse().unwrap(), &resource, spans, counts.clone()).await;
     let number = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
     (number(&counts.exported), number(&counts.dropped))
 }
