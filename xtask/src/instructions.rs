@@ -15,7 +15,7 @@ use crate::budgets::draft::Draft;
 use crate::command;
 use anyhow::{Context as _, Result, bail, ensure};
 use callgrind::Callgrind;
-use drive::{Drive, GRPC_PORT, HTTP1_PORT, TCP_PORT};
+use drive::{Drive, GRPC_PORT, HTTP1_PORT, RULES_PORT, TCP_PORT};
 use leno_tests::binaries;
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::program::Running;
@@ -45,23 +45,51 @@ struct Exchange {
     start: fn(&Mesh) -> Result<Drive>,
     /// How often in a round: enough that timers and the edges of counting are nothing.
     count: u32,
+    /// Part of every run; the others are run by name.
+    is_usual: bool,
 }
 
 /// Each exchange is counted so often, and the lowest count stands: what disturbs a round, as a program that takes the core away
 /// between two writes, adds to it.
 const ROUNDS: usize = 3;
 
-static EXCHANGES: [Exchange; 5] = [
-    Exchange { name: "http1", what: "GET, connection kept", start: drive::http1, count: 1000 },
+static EXCHANGES: [Exchange; 6] = [
+    Exchange {
+        name: "http1",
+        what: "GET, connection kept",
+        start: drive::http1,
+        count: 1000,
+        is_usual: true,
+    },
     Exchange {
         name: "connection",
         what: "GET, a connection each",
         start: drive::http1_connections,
         count: 300,
+        is_usual: true,
     },
-    Exchange { name: "crowd", what: "GET, 8 at once", start: drive::http1_crowd, count: 1000 },
-    Exchange { name: "grpc", what: "gRPC, unary", start: drive::grpc, count: 1000 },
-    Exchange { name: "tcp", what: "16 KiB there and back", start: drive::tcp, count: 300 },
+    Exchange {
+        name: "crowd",
+        what: "GET, 8 at once",
+        start: drive::http1_crowd,
+        count: 1000,
+        is_usual: true,
+    },
+    Exchange { name: "grpc", what: "gRPC, unary", start: drive::grpc, count: 1000, is_usual: true },
+    Exchange {
+        name: "rules",
+        what: "GET, 1,000 access rules",
+        start: drive::rules,
+        count: 1000,
+        is_usual: false,
+    },
+    Exchange {
+        name: "tcp",
+        what: "16 KiB there and back",
+        start: drive::tcp,
+        count: 300,
+        is_usual: true,
+    },
 ];
 
 /// What was asked for on the command line.
@@ -106,7 +134,10 @@ impl Request {
     }
 
     fn wants(&self, exchange: &Exchange) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == exchange.name)
+        match self.only.as_slice() {
+            [] => exchange.is_usual,
+            named => named.iter().any(|name| name == exchange.name),
+        }
     }
 }
 
@@ -176,7 +207,7 @@ fn count(request: &Request, program: &Path, profiles: &Path) -> Result<Vec<Count
         variables.fold(plan, |plan, (name, value)| plan.proxy_env(name, &value))
     });
     let mesh = plan
-        .service("server", [HTTP1_PORT, GRPC_PORT, TCP_PORT], &["server"])
+        .service("server", [HTTP1_PORT, GRPC_PORT, TCP_PORT, RULES_PORT], &["server"])
         .app_protocol(TCP_PORT, "linkerd.io/opaque")
         .try_start("instructions", Meshed::Yes)?;
     let say = |words: &str| {

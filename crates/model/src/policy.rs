@@ -3,11 +3,13 @@
 //! - [`DefaultPolicy`]: the policy of ports for which no `Server` says anything.
 
 mod default;
+mod index;
 mod missing;
 mod rate;
 mod within;
 
 pub use default::{DefaultPolicy, every_network, private_networks, range};
+pub use index::RouteIndex;
 pub use rate::{RateLimit, RateOverride};
 
 pub use crate::name::Suffix;
@@ -204,18 +206,45 @@ pub fn decide_request<'a>(
     (request, is_ambiguous): (&impl RequestView, bool),
 ) -> RequestVerdict<'a> {
     let route = route_of(policy, request).filter(|_| !is_ambiguous);
-    if route.is_none() && policy.rejects_unrouted {
-        return RequestVerdict::NoRoute;
-    }
     let by_port = decide(policy, address, peer);
+    let is_allowed = matches!(by_port, Verdict::Allow(_));
+    match decide_routed((policy, is_allowed), address, peer, route) {
+        RoutedVerdict::NoRoute => RequestVerdict::NoRoute,
+        RoutedVerdict::ByRoute(route, rule) => RequestVerdict::ByRoute(route, rule),
+        RoutedVerdict::ByPort => RequestVerdict::ByPort(by_port),
+    }
+}
+
+/// What [`decide_routed`] says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RoutedVerdict<'a> {
+    /// The port serves only requests that a route takes, and no route takes this one.
+    NoRoute,
+    /// The verdict of the port on the client holds.
+    ByPort,
+    /// The port does not let the client in, and a rule of this route does.
+    ByRoute(&'a InboundRoute, &'a Authorization),
+}
+
+/// [`decide_request`] where two things are known already: whether a rule of the port allows the client, and the route that takes the
+/// request.
+#[must_use]
+pub fn decide_routed<'a>(
+    (policy, is_allowed_by_port): (&'a InboundPolicy, bool),
+    address: IpAddr,
+    peer: &PeerTls,
+    route: Option<&'a InboundRoute>,
+) -> RoutedVerdict<'a> {
+    let Some(route) = route else {
+        return match policy.rejects_unrouted {
+            true => RoutedVerdict::NoRoute,
+            false => RoutedVerdict::ByPort,
+        };
+    };
     let admits = |rule: &&Authorization| rule.admits(address.to_canonical(), peer);
-    match (by_port, route) {
-        (Verdict::Audit(_) | Verdict::Deny(_), Some(route))
-            if let Some(rule) = route.authorizations.iter().find(admits) =>
-        {
-            RequestVerdict::ByRoute(route, rule)
-        }
-        (by_port, _) => RequestVerdict::ByPort(by_port),
+    match route.authorizations.iter().find(admits) {
+        Some(rule) if !is_allowed_by_port => RoutedVerdict::ByRoute(route, rule),
+        _ => RoutedVerdict::ByPort,
     }
 }
 
@@ -226,7 +255,7 @@ pub fn route_of<'a>(
     request: &impl RequestView,
 ) -> Option<&'a InboundRoute> {
     let routes = policy.routes.iter().map(|route| (route.hosts.as_slice(), &*route.matches));
-    most_specific(routes, request).and_then(|number| policy.routes.get(number))
+    most_specific(routes.enumerate(), request).and_then(|number| policy.routes.get(number))
 }
 
 /// Whether a route of this name lets the client in: asked of a request that it has let in, when the policy changes.

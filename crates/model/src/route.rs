@@ -10,6 +10,7 @@ use crate::name::Resource;
 use crate::pattern::Pattern;
 use crate::retry::{Retry, RetryBudget};
 use crate::workload::Endpoint;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -369,21 +370,21 @@ pub fn pick<'a>(routes: &'a HttpRoutes, request: &impl RequestView) -> Option<Pi
     best.map(|(_, picked)| picked)
 }
 
-/// The number of the most specific of several (hosts, matches) that takes the request, by the same precedence as [`pick`].
+/// The number of the most specific of several (hosts, matches) that takes the request, by the same precedence as [`pick`]. They may
+/// come in any order.
 pub(crate) fn most_specific<'a>(
-    routes: impl Iterator<Item = (&'a [HostMatch], &'a [RequestMatch])>,
+    routes: impl Iterator<Item = (usize, (&'a [HostMatch], &'a [RequestMatch]))>,
     request: &impl RequestView,
 ) -> Option<usize> {
-    let mut best: Option<(Specificity, usize)> = None;
-    for (number, (hosts, matches)) in routes.enumerate() {
+    let mut best: Option<(Specificity, Reverse<usize>)> = None;
+    for (number, (hosts, matches)) in routes {
         let Some(host) = most_specific_host(hosts, request.host()) else { continue };
         let found = matches.iter().filter_map(|m| m.specificity(request, host)).max();
         let Some(found) = found else { continue };
-        if best.as_ref().is_none_or(|(so_far, _)| found > *so_far) {
-            best = Some((found, number));
-        }
+        // Of equal ones the first.
+        best = best.max(Some((found, Reverse(number))));
     }
-    best.map(|(_, number)| number)
+    best.map(|(_, Reverse(number))| number)
 }
 
 fn most_specific_host(hosts: &[HostMatch], host: &str) -> Option<(bool, usize)> {

@@ -14,12 +14,14 @@ use crate::shared::rate::{Allowance, UsedUp};
 use crate::telemetry::{AuthzLabels, Counter, HttpSeries, TlsLabel, Transport};
 use crate::thread::ThreadContext;
 use leno_model::name::{PeerName, Resource};
-use leno_model::policy::{self, InboundPolicy, PeerTls, RequestVerdict, Verdict};
+use leno_model::policy::{
+    self, InboundPolicy, InboundRoute, PeerTls, RouteIndex, RoutedVerdict, Verdict,
+};
 use leno_model::record::Outcome;
-use leno_model::route::RequestView as _;
+use leno_model::route::{RequestMatch, RequestView as _};
 use leno_runtime::denial::DenialId;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -59,6 +61,12 @@ impl Connection {
 pub struct Decided {
     /// The policy that decided.
     pub policy: Arc<InboundPolicy>,
+    /// A rule of the port lets the client in, not only an audit.
+    is_allowed: bool,
+    /// Finds its routes where there are many.
+    routes: Option<Rc<RouteIndex>>,
+    /// The client, and what it wants to reach.
+    about: (IpAddr, SocketAddr, PeerTls),
     /// What the policy says.
     pub verdict: Result<(), Refusal>,
     /// The numbers of the client's requests, once there was one.
@@ -67,6 +75,8 @@ pub struct Decided {
     scope: OnceCell<Rc<Scope>>,
     /// The verdict does not hold for all requests: a route may take one that decides otherwise.
     pub by_request: bool,
+    /// The last routes whose rules let the client in.
+    by_routes: RefCell<[Option<Rc<ByRoute>>; LAST]>,
     /// How many requests the client may send, where the port limits that.
     allowance: Option<Box<Allowance>>,
     transport: Transport,
@@ -74,7 +84,48 @@ pub struct Decided {
     counter: Rc<Counter>,
 }
 
+/// A route of a policy that lets a client in, and where that is counted.
+#[derive(Debug)]
+struct ByRoute {
+    /// What tells the route from the others of its policy.
+    matches: *const RequestMatch,
+    route: Resource,
+    counter: Rc<Counter>,
+    scope: Option<Rc<Scope>>,
+}
+
+impl ByRoute {
+    fn count(&self, thread: &ThreadContext, request: &View<'_>) {
+        self.counter.add(1);
+        if let Some(scope) = &self.scope {
+            thread.record.request(scope, request);
+        }
+    }
+}
+
 impl Decided {
+    /// What is known of a route of the policy that has let the client in before.
+    fn let_in_by(&self, route: &InboundRoute) -> Option<Rc<ByRoute>> {
+        let is_it = |known: &&Rc<ByRoute>| known.matches == route.matches.as_ptr();
+        self.by_routes.borrow().iter().flatten().find(is_it).cloned()
+    }
+
+    fn is_about(&self, connection: &Connection) -> bool {
+        let (client, target, peer) = &self.about;
+        *client == connection.client.ip()
+            && *target == connection.target
+            && *peer == connection.peer
+    }
+
+    /// The route that takes a request. No route takes one whose path can be read in two ways.
+    fn route_of(&self, request: &View<'_>) -> Option<&InboundRoute> {
+        match &self.routes {
+            _ if request.is_ambiguous() => None,
+            Some(index) => index.route_of(&self.policy, request),
+            None => policy::route_of(&self.policy, request),
+        }
+    }
+
     /// Counts the verdict.
     pub fn count(&self) {
         self.counter.add(1);
@@ -121,7 +172,14 @@ pub struct PortPolicy {
     applied: RefCell<Arc<InboundPolicy>>,
     generation: Cell<u64>,
     open: RefCell<Open>,
+    /// The last verdicts: each stream of a peer's connection is a connection to this port.
+    last: RefCell<[Option<Rc<Decided>>; LAST]>,
 }
+
+/// Clients whose verdict is found at once.
+const LAST: usize = 8;
+/// More routes of a port than that are found by an index.
+const ROUTES_FEW_MAX: usize = 8;
 
 /// Tasks to be woken when the policy changes; a place that is free names the next free one.
 #[derive(Debug, Default)]
@@ -174,7 +232,8 @@ impl PortPolicy {
     pub fn new(policy: watch::Receiver<Arc<InboundPolicy>>) -> Self {
         let followed = Followed::new(policy);
         let applied = RefCell::new(followed.get());
-        Self { followed, applied, generation: Cell::new(0), open: RefCell::default() }
+        let (open, last) = (RefCell::default(), RefCell::default());
+        Self { followed, applied, generation: Cell::new(0), open, last }
     }
 
     /// The policy as of now.
@@ -202,6 +261,8 @@ impl PortPolicy {
         }
         self.applied.replace(policy);
         self.generation.set(self.generation.get() + 1);
+        // They hold the old policy.
+        self.last.take();
         for place in &self.open.borrow().places {
             if let Slot::Taken(waker) = place {
                 waker.wake_by_ref();
@@ -215,14 +276,23 @@ impl PortPolicy {
         thread: &ThreadContext,
         transport: Transport,
         connection: &Connection,
-        known: &mut Option<Decided>,
+        known: &mut Option<Rc<Decided>>,
     ) -> Result<(), Refusal> {
         let policy = self.get();
-        let holds = known.as_ref().is_some_and(|decided| {
+        let holds = |decided: &&Rc<Decided>| {
             decided.transport == transport && Arc::ptr_eq(&decided.policy, &policy)
-        });
-        if !holds {
-            *known = Some(self.decide_anew(thread, policy, transport, connection));
+        };
+        if known.as_ref().filter(holds).is_none() {
+            let of_client = |decided: &&Rc<Decided>| holds(decided) && decided.is_about(connection);
+            let last = self.last.borrow().iter().flatten().find(of_client).cloned();
+            let decided = last.unwrap_or_else(|| {
+                let decided = Rc::new(self.decide_anew(thread, policy, transport, connection));
+                let mut last = self.last.borrow_mut();
+                last.rotate_right(1);
+                last[0] = Some(decided.clone());
+                decided
+            });
+            *known = Some(decided);
         }
         let unknown = || Err(Ending::PolicyUnknown.into());
         known.as_ref().map_or_else(unknown, |decided| decided.verdict.clone())
@@ -247,7 +317,8 @@ impl PortPolicy {
             authz: verdict.rule().map(|rule| rule.resource.clone()),
         };
         let allowed = verdict.rule().is_some();
-        let is_final = matches!(verdict, Verdict::Allow(_)) || policy.routes.is_empty();
+        let is_allowed = matches!(verdict, Verdict::Allow(_));
+        let is_final = is_allowed || policy.routes.is_empty();
         let by_request = transport == Transport::Http && (policy.rejects_unrouted || !is_final);
         let counter = thread.recorder.authz(transport, allowed, &labels);
         let verdict = match verdict {
@@ -263,8 +334,13 @@ impl PortPolicy {
             }
         };
         let allowance = self.allowance(thread, &policy, transport, connection);
+        let routes =
+            (by_request && policy.routes.len() > ROUTES_FEW_MAX).then(|| self.index_of(&policy));
         Decided {
             policy,
+            is_allowed,
+            routes,
+            about: (client.ip(), *target, peer.clone()),
             transport,
             generation,
             verdict,
@@ -272,8 +348,17 @@ impl PortPolicy {
             series,
             scope,
             by_request,
+            by_routes: RefCell::default(),
             allowance,
         }
+    }
+
+    /// The index of the policy's routes, made once.
+    fn index_of(&self, policy: &Arc<InboundPolicy>) -> Rc<RouteIndex> {
+        let last = self.last.borrow();
+        let of_policy = last.iter().flatten().filter(|of| Arc::ptr_eq(&of.policy, policy));
+        let known = of_policy.filter_map(|of| of.routes.clone()).next();
+        known.unwrap_or_else(|| Rc::new(RouteIndex::new(policy)))
     }
 
     fn allowance(
@@ -321,26 +406,30 @@ pub fn decide_request(
 ) -> Result<Option<Resource>, Refusal> {
     let Connection { client, target, peer, .. } = connection;
     let policy = &*decided.policy;
-    let asked = (request, request.is_ambiguous());
     let record = |outcome, rule| {
         if let Some(scope) = thread.record.scope(connection.caller(), outcome, rule) {
             thread.record.request(&scope, request);
         }
     };
-    match policy::decide_request(policy, client.ip(), peer, asked) {
-        RequestVerdict::NoRoute => {
+    let by_port = (policy, decided.is_allowed);
+    let route = decided.route_of(request);
+    if let Some(known) = route.and_then(|route| decided.let_in_by(route)) {
+        known.count(thread, request);
+        return Ok(Some(known.route.clone()));
+    }
+    match policy::decide_routed(by_port, client.ip(), peer, route) {
+        RoutedVerdict::NoRoute => {
             record(Outcome::NoRoute, None);
             let server = policy.server.name();
             let detail = format!("no route of Server {server} takes the request");
             Err(Refusal::because(Ending::NoRoute, detail))
         }
-        RequestVerdict::ByPort(_) => {
+        RoutedVerdict::ByPort => {
             decided.count();
             decided.record(thread, connection, request);
             decided.verdict.clone().map(|()| None)
         }
-        RequestVerdict::ByRoute(route, rule) => {
-            record(Outcome::Allowed, Some(&rule.resource));
+        RoutedVerdict::ByRoute(route, rule) => {
             let labels = AuthzLabels {
                 target: *target,
                 tls: TlsLabel::from_client(peer),
@@ -348,7 +437,17 @@ pub fn decide_request(
                 route: Some(route.resource.clone()),
                 authz: Some(rule.resource.clone()),
             };
-            thread.recorder.authz(Transport::Http, true, &labels).add(1);
+            let caller = connection.caller();
+            let by_route = Rc::new(ByRoute {
+                matches: route.matches.as_ptr(),
+                route: route.resource.clone(),
+                counter: thread.recorder.authz(Transport::Http, true, &labels),
+                scope: thread.record.scope(caller, Outcome::Allowed, Some(&rule.resource)),
+            });
+            by_route.count(thread, request);
+            let mut last = decided.by_routes.borrow_mut();
+            last.rotate_right(1);
+            last[0] = Some(by_route);
             Ok(Some(route.resource.clone()))
         }
     }

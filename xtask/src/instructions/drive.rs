@@ -5,8 +5,11 @@
 
 use super::grpc;
 use anyhow::{Context as _, Result, ensure};
+use leno_tests::manifest::NAMESPACE;
 use leno_tests::mesh::Mesh;
 use leno_tests::namespace::Namespace;
+use leno_tests::wait;
+use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -16,6 +19,8 @@ pub(super) type Drive = Box<dyn FnMut(u32) -> Result<()>>;
 
 /// An answer that takes longer is a failure, under valgrind too.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
+/// The control plane shares the core with two valgrinds.
+const RULES_WAIT_MAX: Duration = Duration::from_secs(180);
 /// What an answer carries.
 const BODY_BYTES: usize = 200;
 /// What an exchange of opaque bytes carries, each way: as much as a TLS record has room for.
@@ -27,6 +32,10 @@ const CROWD: u32 = 8;
 pub(super) const HTTP1_PORT: u16 = 8080;
 pub(super) const GRPC_PORT: u16 = 8081;
 pub(super) const TCP_PORT: u16 = 8082;
+pub(super) const RULES_PORT: u16 = 8083;
+
+/// Routes of one Server with a policy each.
+const RULES: usize = 1000;
 
 const REQUEST: &[u8] =
     b"GET /small HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: instructions/1.0\r\nAccept: */*\r\n\r\n";
@@ -45,6 +54,7 @@ pub(super) fn serve(server: &Namespace) -> Result<()> {
         });
     };
     accept(listen(HTTP1_PORT)?, answer);
+    accept(listen(RULES_PORT)?, answer);
     accept(listen(TCP_PORT)?, echo);
     accept(listen(GRPC_PORT)?, grpc::serve);
     Ok(())
@@ -156,6 +166,69 @@ fn answered(stream: &mut TcpStream) -> Result<()> {
             }
         }
     }
+}
+
+/// GETs over one kept-alive connection, to a port with [`RULES`] access rules. The port lets no client in; a rule of the last route lets
+/// this one in.
+pub(super) fn rules(mesh: &Mesh) -> Result<Drive> {
+    let client = &mesh.pod("client").namespace;
+    let address = address(mesh, RULES_PORT);
+    mesh.manifests().write(&json!({"apiVersion": "v1", "kind": "List", "items": objects()}))?;
+    let status = |path: &str| -> Result<String> {
+        let mut stream = connect(client, address)?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: server\r\n\r\n").as_bytes())?;
+        let mut answer = [0; 4096];
+        let count = stream.read(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer[..count]).split(' ').nth(1).unwrap_or("").to_owned())
+    };
+    wait::until("the rules to be in effect", RULES_WAIT_MAX, || {
+        let seen = (status("/none").ok()?, status("/0").ok()?, status("/small").ok()?);
+        (seen == ("404".into(), "403".into(), "200".into())).then_some(())
+    });
+    let mut stream = connect(client, address)?;
+    Ok(Box::new(move |count| (0..count).try_for_each(|_| get(&mut stream, REQUEST))))
+}
+
+/// A Server, routes of it, and a policy for each route that admits one client.
+fn objects() -> Vec<Value> {
+    let (group, gateway) = ("policy.leno.dev", "gateway.networking.k8s.io");
+    let object = |api: String, kind: &str, name: &str, spec: Value| {
+        json!({
+            "apiVersion": api, "kind": kind,
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        })
+    };
+    let server = json!({
+        "podSelector": {"matchLabels": {"app": "server"}},
+        "port": RULES_PORT, "proxyProtocol": "HTTP/1", "accessPolicy": "deny",
+    });
+    let mut all = vec![object(format!("{group}/v1beta3"), "Server", "rules", server)];
+    for number in 0..RULES {
+        let is_last = number + 1 == RULES;
+        let (path, account) = match is_last {
+            true => ("/small".to_owned(), "client".to_owned()),
+            false => (format!("/{number}"), format!("other-{number}")),
+        };
+        let identity = format!("spiffe://cluster.local/ns/{NAMESPACE}/sa/{account}");
+        let name = format!("rule-{number}");
+        let route = json!({
+            "parentRefs": [{"group": group, "kind": "Server", "name": "rules"}],
+            "rules": [{"matches": [{"path": {"type": "PathPrefix", "value": path}}]}],
+        });
+        let policy = json!({
+            "targetRef": {"group": gateway, "kind": "HTTPRoute", "name": name},
+            "requiredAuthenticationRefs": [
+                {"group": group, "kind": "MeshTLSAuthentication", "name": name},
+            ],
+        });
+        let authentication = json!({"identities": [identity]});
+        let alpha = format!("{group}/v1alpha1");
+        all.push(object(format!("{gateway}/v1"), "HTTPRoute", &name, route));
+        all.push(object(alpha.clone(), "AuthorizationPolicy", &name, policy));
+        all.push(object(alpha, "MeshTLSAuthentication", &name, authentication));
+    }
+    all
 }
 
 /// Unary calls over one connection.

@@ -1,6 +1,7 @@
 //! The rules by tables.
 
 use super::*;
+use crate::pattern::Pattern;
 use crate::route::PathMatch;
 
 fn policy(authentication: Authentication, net: &str) -> InboundPolicy {
@@ -262,4 +263,50 @@ fn what_a_client_lacks_for_a_rule() {
     check(&other, "10.0.0.1", &nameless, &[Lack::AnyIdentity]);
     check(&other, "10.0.0.1", &PeerTls::None, &[Lack::AnyIdentity]);
     check(&other, "11.0.0.1", &web, &[Lack::Network, Lack::ThisIdentity]);
+}
+
+/// An index finds what a look at each route finds.
+#[test]
+fn an_index_of_routes_finds_the_same_route() {
+    let path = |path: PathMatch| RequestMatch { path: Some(path), ..RequestMatch::default() };
+    let exact = |text: &str| path(PathMatch::Exact(text.into()));
+    let prefix = |text: &str| path(PathMatch::Prefix(text.into()));
+    let regex = |text: &str| path(PathMatch::Regex(Pattern::parse(text).unwrap()));
+    let get = RequestMatch { method: Some("GET".into()), ..RequestMatch::default() };
+    let all = [
+        vec![prefix("/")],
+        vec![prefix("/a")],
+        vec![prefix("/a/")],
+        vec![exact("/a/b")],
+        vec![exact("/a/")],
+        vec![regex("/a/[0-9]+")],
+        vec![get],
+        vec![exact("/x"), prefix("/a/b/c"), regex("/y.*")],
+        vec![RequestMatch { method: Some("POST".into()), ..prefix("/a/b") }],
+        vec![exact("/a/b")],
+    ];
+    let mut policy = policy(Authentication::Unauthenticated, "10.0.0.0/8");
+    // Each set of routes, in both orders.
+    for set in 0..1_u32 << all.len() {
+        let chosen = all.iter().enumerate().filter(|(number, _)| set >> number & 1 == 1);
+        let routes = chosen.map(|(number, matches)| InboundRoute {
+            resource: Resource::default_named(&number.to_string()),
+            hosts: Vec::new(),
+            matches: matches.clone(),
+            authorizations: Vec::new(),
+        });
+        policy.routes = routes.collect();
+        if set % 2 == 1 {
+            policy.routes.reverse();
+        }
+        let index = RouteIndex::new(&policy);
+        for path in ["/", "/a", "/a/", "/a/b", "/a/b/c/d", "/a/7", "/ab", "/x", "/yes", "*", ""] {
+            for method in ["GET", "POST"] {
+                let asked = Asked(method, path);
+                let expected = route_of(&policy, &asked).map(|route| &route.resource);
+                let found = index.route_of(&policy, &asked).map(|route| &route.resource);
+                assert_eq!(found, expected, "{set:b} {method} {path}");
+            }
+        }
+    }
 }

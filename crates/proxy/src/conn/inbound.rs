@@ -455,7 +455,7 @@ pub struct ToApplication<'a> {
     application: Rc<Backend>,
     port: Rc<Port>,
     connection: Connection,
-    decided: RefCell<Option<Decided>>,
+    decided: RefCell<Option<Rc<Decided>>>,
 }
 
 impl<'a> ToApplication<'a> {
@@ -474,7 +474,7 @@ impl<'a> ToApplication<'a> {
 
     /// Counts the last verdict.
     fn count(&self) {
-        self.decided.borrow().iter().for_each(Decided::count);
+        self.decided.borrow().iter().for_each(|decided| decided.count());
     }
 
     /// The record counts the connection.
@@ -529,7 +529,7 @@ impl Side for ToApplication<'_> {
             }
         };
         match verdict {
-            Ok(route) => match decided.as_ref().map_or(Ok(()), Decided::take) {
+            Ok(route) => match decided.as_ref().map_or(Ok(()), |decided| decided.take()) {
                 Ok(()) => Decision::Forward(Plan::to_application(route)),
                 Err(reply) => Decision::Answer(*reply),
             },
