@@ -326,7 +326,8 @@ impl WorkloadId {
         } else {
             text.split_once(':').ok_or_else(wrong)?
         };
-        if namespace.is_empty() || pod.is_empty() {
+        // Names of Kubernetes have no quotes, and with one the text of this would name something else.
+        if [namespace, pod].iter().any(|name| name.is_empty() || name.contains('"')) {
             return Err(wrong());
         }
         Ok(Self { namespace: namespace.into(), pod: pod.into() })
@@ -391,5 +392,6 @@ mod tests {
         check("web-1", None);
         check(r#"{"ns":"default"}"#, None);
         check(":web", None);
+        check(r#"z"ns":"shop","pod":"web-1""#, None);
     }
 }
