@@ -58,6 +58,7 @@ pub(crate) fn shows_denials(mesh: &Mesh, denied: &str) {
         let aside = dashboard.get(&format!("/api/aside?{edge}"));
         if rules.as_array().is_some_and(|rules| !rules.is_empty())
             && aside["answer"]["denials"].as_array().is_some_and(|all| !all.is_empty())
+            && aside["answer"]["recorded"][0]["verdict"] == "denied"
         {
             break (rules, aside);
         }

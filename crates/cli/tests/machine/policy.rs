@@ -160,6 +160,7 @@ fn the_policy_of_bookinfo_by_hand() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     crate::dashboard::shows_denials(&mesh, &denied);
+    shows_verdicts(&mesh);
     let unknown = mesh.leno().args(["explain", "0000000000000000"]).output().expect("leno");
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     // 4. The same before anything is sent, with the policy that would allow it.
@@ -184,4 +185,27 @@ fn the_policy_of_bookinfo_by_hand() {
     let wrong = mesh.leno().args(["explain", "nobody", "to", "details"]).output().expect("leno");
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     mesh.ends_without_a_trace();
+}
+
+/// `leno edges` has the verdicts of the record, where a denial is the worst.
+fn shows_verdicts(mesh: &Mesh) {
+    let edges = |form: &str| {
+        let output = mesh.leno().args(["edges", "-o", form]).output().expect("leno");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let hops: serde_json::Value = serde_json::from_str(&edges("json")).expect("JSON");
+    let client = "spiffe://cluster.local/ns/default/sa/bookinfo-client";
+    let is_it = |hop: &&serde_json::Value| {
+        let is_details = hop["pod"].as_str().is_some_and(|pod| pod.starts_with("details"));
+        is_details && hop["direction"] == "inbound" && hop["client"] == client
+    };
+    let hop = hops.as_array().expect("hops").iter().find(is_it).expect("the client's hop");
+    assert_eq!(hop["policy"][0]["verdict"], "denied", "{hop:#}");
+    assert!(hop["denied"].as_u64() > Some(0), "{hop:#}");
+    let outbound = hops.as_array().into_iter().flatten().find(|hop| hop["direction"] == "outbound");
+    assert!(outbound.is_some_and(|hop| hop["policy"].is_null()), "{hops:#}");
+    let wide = edges("wide");
+    let row = wide.lines().find(|row| row.contains("details") && row.contains("  denied  "));
+    assert!(row.is_some_and(|row| row.contains("inbound")), "{wide}");
 }
