@@ -37,8 +37,8 @@ use builder::{Builder, DeclaredPorts, PodsByAccount, Services};
 use leno_model::name::{SpiffeId, WorkloadId};
 use pod::Pod;
 use policy::{NamespacePolicies, ObjectVerdict, Policies};
-use route::Routes;
 use route::verdict::Verdict;
+use route::{Attached, Routes};
 use service::{Service, ServiceKey};
 use settings::Declared;
 use std::collections::{BTreeMap, HashMap};
@@ -95,8 +95,8 @@ pub struct World {
 /// send something. It holds no reference to the world: otherwise a stream that nobody reads would keep a whole world in memory.
 #[derive(Clone, Debug)]
 pub enum Ground {
-    /// A Service, what is attached to Services, and the client where its node matters.
-    Service(Weak<Service>, Weak<Routes>, Weak<Pod>),
+    /// A Service, its routes, the retry budgets of all Services, and the client where its node matters.
+    Service(Weak<Service>, (Weak<Vec<Attached>>, Weak<BackendPolicies>), Weak<Pod>),
     /// A pod, what Services say of pods' ports, and the policies of its namespace.
     Pod(Weak<Pod>, Weak<DeclaredPorts>, Weak<NamespacePolicies>),
     /// Nothing that is known.
@@ -107,8 +107,8 @@ impl PartialEq for Ground {
     /// Whether they are the same objects; others may be equal.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Service(a, b, c), Self::Service(d, e, f)) => {
-                a.ptr_eq(d) && b.ptr_eq(e) && c.ptr_eq(f)
+            (Self::Service(a, (b, c), d), Self::Service(e, (f, g), h)) => {
+                a.ptr_eq(e) && b.ptr_eq(f) && c.ptr_eq(g) && d.ptr_eq(h)
             }
             (Self::Pod(a, b, c), Self::Pod(d, e, f)) => a.ptr_eq(d) && b.ptr_eq(e) && c.ptr_eq(f),
             (Self::Nothing, Self::Nothing) => true,

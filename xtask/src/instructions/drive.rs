@@ -34,8 +34,9 @@ pub(super) const GRPC_PORT: u16 = 8081;
 pub(super) const TCP_PORT: u16 = 8082;
 pub(super) const RULES_PORT: u16 = 8083;
 
-/// Routes of one Server with a policy each.
-const RULES: usize = 1000;
+/// Rules of one port: those of its Server, and one for each of its routes.
+const SERVER_RULES: usize = 500;
+const ROUTES: usize = 500;
 
 const REQUEST: &[u8] =
     b"GET /small HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: instructions/1.0\r\nAccept: */*\r\n\r\n";
@@ -168,7 +169,7 @@ fn answered(stream: &mut TcpStream) -> Result<()> {
     }
 }
 
-/// GETs over one kept-alive connection, to a port with [`RULES`] access rules. The port lets no client in; a rule of the last route lets
+/// GETs over one kept-alive connection, to a port with [`SERVER_RULES`] and [`ROUTES`] access rules. The port lets no client in; a rule of the last route lets
 /// this one in.
 pub(super) fn rules(mesh: &Mesh) -> Result<Drive> {
     let client = &mesh.pod("client").namespace;
@@ -182,14 +183,14 @@ pub(super) fn rules(mesh: &Mesh) -> Result<Drive> {
         Ok(String::from_utf8_lossy(&answer[..count]).split(' ').nth(1).unwrap_or("").to_owned())
     };
     wait::until("the rules to be in effect", RULES_WAIT_MAX, || {
-        let seen = (status("/none").ok()?, status("/0").ok()?, status("/small").ok()?);
+        let seen = (status("/none").ok()?, status("/other-0").ok()?, status("/small").ok()?);
         (seen == ("404".into(), "403".into(), "200".into())).then_some(())
     });
     let mut stream = connect(client, address)?;
     Ok(Box::new(move |count| (0..count).try_for_each(|_| get(&mut stream, REQUEST))))
 }
 
-/// A Server, routes of it, and a policy for each route that admits one client.
+/// A Server with rules, and routes of it with a rule each. Each rule admits one client.
 fn objects() -> Vec<Value> {
     let (group, gateway) = ("policy.leno.dev", "gateway.networking.k8s.io");
     let object = |api: String, kind: &str, name: &str, spec: Value| {
@@ -204,11 +205,11 @@ fn objects() -> Vec<Value> {
         "port": RULES_PORT, "proxyProtocol": "HTTP/1", "accessPolicy": "deny",
     });
     let mut all = vec![object(format!("{group}/v1beta3"), "Server", "rules", server)];
-    for number in 0..RULES {
-        let is_last = number + 1 == RULES;
-        let (path, account) = match is_last {
+    for number in 0..ROUTES + SERVER_RULES {
+        let is_of_route = number < ROUTES;
+        let (path, account) = match number + 1 == ROUTES {
             true => ("/small".to_owned(), "client".to_owned()),
-            false => (format!("/{number}"), format!("other-{number}")),
+            false => (format!("/other-{number}"), format!("other-{number}")),
         };
         let identity = format!("spiffe://cluster.local/ns/{NAMESPACE}/sa/{account}");
         let name = format!("rule-{number}");
@@ -217,14 +218,19 @@ fn objects() -> Vec<Value> {
             "rules": [{"matches": [{"path": {"type": "PathPrefix", "value": path}}]}],
         });
         let policy = json!({
-            "targetRef": {"group": gateway, "kind": "HTTPRoute", "name": name},
+            "targetRef": match is_of_route {
+                true => json!({"group": gateway, "kind": "HTTPRoute", "name": name}),
+                false => json!({"group": group, "kind": "Server", "name": "rules"}),
+            },
             "requiredAuthenticationRefs": [
                 {"group": group, "kind": "MeshTLSAuthentication", "name": name},
             ],
         });
         let authentication = json!({"identities": [identity]});
         let alpha = format!("{group}/v1alpha1");
-        all.push(object(format!("{gateway}/v1"), "HTTPRoute", &name, route));
+        if is_of_route {
+            all.push(object(format!("{gateway}/v1"), "HTTPRoute", &name, route));
+        }
         all.push(object(alpha.clone(), "AuthorizationPolicy", &name, policy));
         all.push(object(alpha, "MeshTLSAuthentication", &name, authentication));
     }

@@ -27,7 +27,7 @@ type Name = (Arc<str>, Arc<str>);
 
 /// What policies say of Services.
 #[derive(Debug, Default)]
-pub(super) struct BackendPolicies {
+pub struct BackendPolicies {
     pub(super) budgets: HashMap<Name, RetryBudget>,
     pub(super) problems: Vec<Problem>,
     pub(super) verdicts: Vec<ObjectVerdict>,

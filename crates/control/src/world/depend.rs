@@ -61,8 +61,7 @@ impl World {
         port: u16,
         client_namespace: &str,
     ) -> BTreeSet<Named> {
-        let attached = self.routes.attached.get(service).into_iter().flatten();
-        let here = attached.filter(|one| {
+        let here = self.routes.of(service).iter().filter(|one| {
             one.port.is_none_or(|only| only == port)
                 && one.consumers.as_ref().is_none_or(|only| **only == *client_namespace)
         });

@@ -63,7 +63,7 @@ impl World {
     /// The routes on a Service, each once.
     #[must_use]
     pub fn routes_of(&self, service: &Service) -> Vec<Resource> {
-        let attached = self.routes.attached.get(&service.key).into_iter().flatten();
+        let attached = self.routes.of(&service.key).iter();
         let mut routes: Vec<Resource> = attached.map(|one| one.route.resource.clone()).collect();
         routes.dedup();
         routes
@@ -74,10 +74,8 @@ impl World {
     pub fn services_of_route(&self, namespace: &str, name: &str) -> Vec<&Service> {
         let is_it =
             |resource: &Resource| resource.namespace() == namespace && resource.name() == name;
-        let on = |key: &ServiceKey| {
-            let mut attached = self.routes.attached.get(key).into_iter().flatten();
-            attached.any(|one| is_it(&one.route.resource))
-        };
+        let on =
+            |key: &ServiceKey| self.routes.of(key).iter().any(|one| is_it(&one.route.resource));
         self.services.values().filter(|one| on(&one.key)).map(AsRef::as_ref).collect()
     }
 

@@ -134,8 +134,10 @@ impl World {
             Some(Found::Service(service, _)) => {
                 let client = client.filter(|_| service.node_local);
                 let client = client.and_then(|id| self.pods.get(id)).map(Arc::downgrade);
-                let (service, routes) = (Arc::downgrade(service), Arc::downgrade(&self.routes));
-                Ground::Service(service, routes, client.unwrap_or_default())
+                let routes = self.routes.attached.get(&service.key).map(Arc::downgrade);
+                let budgets = Arc::downgrade(&self.backend_policies);
+                let around = (routes.unwrap_or_default(), budgets);
+                Ground::Service(Arc::downgrade(service), around, client.unwrap_or_default())
             }
             Some(Found::Address(_, pod)) => self.ground_of_pod(pod),
             None => Ground::Nothing,
@@ -203,9 +205,8 @@ impl World {
         let backend = service_backend(self, &service.key, port);
         let mut of_requests = backend.clone();
         self.backend_policies.complete(&mut of_requests);
-        let attached = self.routes.attached.get(&service.key).map_or(&[][..], Vec::as_slice);
-        let here: Vec<&Attached> =
-            attached.iter().filter(|a| a.port.is_none_or(|p| p == port)).collect();
+        let attached = self.routes.of(&service.key).iter();
+        let here: Vec<&Attached> = attached.filter(|a| a.port.is_none_or(|p| p == port)).collect();
         let of = |consumers: Option<&str>| -> Vec<&Attached> {
             here.iter().copied().filter(|a| a.consumers.as_deref() == consumers).collect()
         };

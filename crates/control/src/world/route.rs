@@ -51,8 +51,8 @@ const DEFAULT_LATENCY: Duration = Duration::from_millis(30);
 const LATENCY_DECAY: Duration = Duration::from_secs(10);
 
 /// A route on a Service.
-#[derive(Clone, Debug)]
-pub(super) struct Attached {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attached {
     pub(super) route: Arc<Compiled>,
     pub(super) kind: Kind,
     /// Only this port.
@@ -191,6 +191,7 @@ struct Place<'a> {
     faults: &'a Faults,
     headless: HashSet<ServiceKey>,
     routes: Routes,
+    attached: HashMap<ServiceKey, Vec<Attached>>,
     /// What a Service's routes for these clients take of its limits.
     taken: HashMap<(ServiceKey, Option<Arc<str>>), Taken>,
     patterns: PatternsByNamespace,
@@ -292,7 +293,7 @@ impl Place<'_> {
                 continue;
             }
             let attached = Attached { route, kind, port, consumers };
-            self.routes.attached.entry(key).or_default().push(attached);
+            self.attached.entry(key).or_default().push(attached);
         }
         let Compiler { mut problems, findings, .. } = compiler;
         problems.iter_mut().for_each(|problem| problem.elsewhere |= elsewhere);
@@ -459,12 +460,31 @@ impl<T> Compiler<'_, T> {
 /// Every route, compiled.
 #[derive(Debug, Default)]
 pub struct Routes {
-    /// Routes on each Service.
-    pub(super) attached: HashMap<ServiceKey, Vec<Attached>>,
+    /// Routes on each Service. Where they are equal to those of the last world, they are the same.
+    pub(super) attached: HashMap<ServiceKey, Arc<Vec<Attached>>>,
     pub(super) verdicts: Vec<Verdict>,
     /// What became of each fault.
     pub(super) faults: Vec<ObjectVerdict>,
     pub(super) problems: Vec<Problem>,
+}
+
+impl Routes {
+    /// The routes on a Service.
+    pub(super) fn of(&self, service: &ServiceKey) -> &[Attached] {
+        self.attached.get(service).map_or(&[], |attached| attached.as_slice())
+    }
+
+    /// Takes the routes on Services, those of the last world where they are equal.
+    fn attach(&mut self, all: HashMap<ServiceKey, Vec<Attached>>, last: &Self) {
+        let kept = |key: &ServiceKey, now: &Vec<Attached>| {
+            last.attached.get(key).filter(|last| ***last == *now).cloned()
+        };
+        let all = all.into_iter().map(|(key, now)| match kept(&key, &now) {
+            Some(last) => (key, last),
+            None => (key, Arc::new(now)),
+        });
+        self.attached = all.collect();
+    }
 }
 
 impl World {
@@ -499,6 +519,7 @@ impl World {
             faults: &faults,
             headless: headless.map(key).collect(),
             routes,
+            attached: HashMap::new(),
             taken: HashMap::new(),
             patterns,
         };
@@ -531,6 +552,7 @@ impl World {
             place.put(route, Kind::Grpc, metadata, hosts, rules, &parents_of_grpc(spec));
         }
         let patterns = place.patterns.into_iter();
+        place.routes.attach(place.attached, &self.routes);
         (place.routes, patterns.map(|(of, patterns)| (of, patterns.renewed())).collect())
     }
 }

@@ -61,7 +61,7 @@ fn world(text: &str) -> World {
 /// Whatever a world answers can be said to a proxy, and means the same there.
 #[track_caller]
 fn check_sayable(world: &World) {
-    let attached = world.routes.attached.values().flatten();
+    let attached = world.routes.attached.values().flat_map(|of| of.iter());
     let consumers = attached.filter_map(|attached| attached.consumers.as_deref());
     let clients: std::collections::BTreeSet<&str> = consumers.chain(["elsewhere"]).collect();
     let services = world.services.values().flat_map(|service| {

@@ -187,6 +187,12 @@ fn a_stream_looks_again_where_its_answer_may_be_another_one() {
     let routed = route("HTTPRoute", "b", "r", parent, to_two);
     let with_route = step(&[web.clone(), one.clone(), two.clone(), of_two.clone(), routed.clone()]);
     assert_ne!(left.ground(&second, None), with_route.ground(&second, None));
+    // One more route of a Service is nothing to another Service.
+    let again = route("HTTPRoute", "b", "s", parent, to_two);
+    let all = [&web, &one, &two, &of_two, &routed, &again].map(Clone::clone);
+    let with_both = step(&all);
+    assert_eq!(with_route.ground(&first, None), with_both.ground(&first, None));
+    assert_ne!(with_route.ground(&second, None), with_both.ground(&second, None));
     step(&[web.clone(), one.clone(), of_two.clone(), routed.clone()]);
     step(&[web, one, two, of_two, routed]);
 }
