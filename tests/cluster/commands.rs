@@ -82,7 +82,7 @@ fn traffic(place: &Place) {
     near(&["stat", "svc", "web", "-t", "3s"]);
     let plain = json(place, &["stat", "deploy/plain"]);
     let expected = serde_json::json!([{"kind": "deployment", "namespace": place.name, "name": "plain",
-        "meshed": 0, "pods": 1, "traffic": null}]);
+        "meshed": 0, "pods": 1, "configuration": {"proxies": 0, "applied": 0}, "traffic": null}]);
     assert_eq!(plain, expected);
     // Kubelet's probes show no identity; the load does.
     let hops = json(place, &["edges", "-l", "app=web"]);
