@@ -81,14 +81,15 @@ fn one_record_of_all_replicas() {
         let answer = commands::json(&place, &["authz", "deploy/web"]);
         let counts = sent.map(|(account, _)| count(&answer, account));
         println!("recorded {counts:?} of {sent:?}, missing {}", answer["missing"]);
-        let is_all = sent.iter().zip(counts).all(|((_, sent), count)| *sent == count);
+        // More where the test has run before.
+        let is_all = sent.iter().zip(counts).all(|((_, sent), count)| count >= *sent);
         (is_all && answer["missing"] == json!([])).then_some(())
     });
     let suggestion = commands::json(&place, &["policy", "suggest"]);
     let yaml = suggestion["yaml"].as_str().expect("a text");
     assert_eq!(suggestion["missing"], json!([]), "{suggestion:#}");
     for (account, _) in sent {
-        assert!(yaml.contains(&format!("name: {account}\n")), "{account} is not in\n{yaml}");
+        assert!(yaml.contains(&format!("/sa/{account}\"")), "{account} is not in\n{yaml}");
     }
     drop(place);
     drop(replicas);
