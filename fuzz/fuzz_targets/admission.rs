@@ -2,7 +2,8 @@
 #![no_main]
 
 use leno_inject::scope::{Marks, Namespace, Wish};
-use leno_inject::{Injected, Mesh, Outcome, inject, patch, review, uninject};
+use leno_inject::{Injected, Mesh, Outcome, inject, review, uninject};
+use leno_manifest::patch;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
