@@ -6,6 +6,7 @@
 //! - [`applied`]: which messages a proxy has applied, by Leno's own service `leno.v1.Applied`.
 //! - [`record`]: what reached a workload, by Leno's own service `leno.v1.Record`.
 //! - [`replica`]: what one replica of the control plane reads from another, by `leno.v1.Replica`.
+//! - [`one_method`]: the server that Leno's own services share.
 //! - [`snapshot`]: what was said to a proxy, as a file that outlives it.
 //! - [`WireError`]: what is wrong with a message, naming the field.
 //!
@@ -20,6 +21,7 @@ pub mod destination;
 mod error;
 pub mod inbound;
 mod matching;
+pub mod one_method;
 pub mod outbound;
 mod parts;
 pub mod record;

@@ -28,10 +28,22 @@ where
     if let Some(limit) = answer_bytes_max {
         client = client.max_decoding_message_size(limit);
     }
+    ready(&mut client).await?;
+    let (path, codec) = (PathAndQuery::from_static(path), ProstCodec::<M, A>::default());
+    client.unary(Request::new(message), path, codec).await.map(Response::into_inner)
+}
+
+/// Waits until the channel takes a call.
+///
+/// # Errors
+/// It cannot be used.
+pub(crate) async fn ready<C>(client: &mut tonic::client::Grpc<C>) -> Result<(), Status>
+where
+    C: GrpcService<tonic::body::Body>,
+    C::Error: Into<StdError>,
+{
     client.ready().await.map_err(|error| {
         let error: StdError = error.into();
         Status::unavailable(format!("the channel is not ready: {error}"))
-    })?;
-    let (path, codec) = (PathAndQuery::from_static(path), ProstCodec::<M, A>::default());
-    client.unary(Request::new(message), path, codec).await.map(Response::into_inner)
+    })
 }

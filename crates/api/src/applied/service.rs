@@ -1,14 +1,14 @@
 //! The service `leno.v1.Applied`: one method, `Report`, whose client sends a stream.
 
 use super::{AppliedMessage, EndedMessage};
-use std::convert::Infallible;
+use crate::one_method::{OneMethod, OneMethodServer};
+use crate::unary;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use tonic::client::GrpcService;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::codegen::{Body, BoxFuture, Bytes, Service, StdError, http};
-use tonic::server::{ClientStreamingService, NamedService};
+use tonic::codegen::{Body, BoxFuture, Bytes, StdError, http};
+use tonic::server::{ClientStreamingService, Grpc};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
@@ -37,39 +37,47 @@ where
     S: Stream<Item = AppliedMessage> + Send + 'static,
 {
     let mut client = tonic::client::Grpc::new(channel);
-    client.ready().await.map_err(|error| {
-        let error: StdError = error.into();
-        Status::unavailable(format!("the channel is not ready: {error}"))
-    })?;
+    unary::ready(&mut client).await?;
     let (path, codec) = (PathAndQuery::from_static(REPORT), ProstCodec::default());
     client.client_streaming(Request::new(messages), path, codec).await.map(Response::into_inner)
 }
 
 /// Serves [`Applied`].
+pub type AppliedServer<T> = OneMethodServer<Method<T>>;
+
+/// The method of `leno.v1.Applied`.
 #[derive(Debug)]
-pub struct AppliedServer<T> {
-    inner: Arc<T>,
-    request_bytes_max: usize,
-}
+pub struct Method<T>(Arc<T>);
 
-impl<T> Clone for AppliedServer<T> {
+impl<T> Clone for Method<T> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), request_bytes_max: self.request_bytes_max }
+        Self(self.0.clone())
     }
 }
 
-impl<T> AppliedServer<T> {
-    /// With a limit of one message, in bytes.
-    pub fn new(inner: T, request_bytes_max: usize) -> Self {
-        Self { inner: Arc::new(inner), request_bytes_max }
+impl<T: Applied> OneMethod for Method<T> {
+    type Inner = T;
+    type Asked = AppliedMessage;
+    type Answer = EndedMessage;
+    const SERVICE: &'static str = "leno.v1.Applied";
+    const PATH: &'static str = REPORT;
+
+    fn of(inner: Arc<T>) -> Self {
+        Self(inner)
+    }
+
+    async fn serve<B>(
+        self,
+        mut grpc: Grpc<ProstCodec<EndedMessage, AppliedMessage>>,
+        request: http::Request<B>,
+    ) -> http::Response<tonic::body::Body>
+    where
+        B: Body + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        grpc.client_streaming(self, request).await
     }
 }
-
-impl<T> NamedService for AppliedServer<T> {
-    const NAME: &'static str = "leno.v1.Applied";
-}
-
-struct Method<T>(Arc<T>);
 
 impl<T: Applied> ClientStreamingService<AppliedMessage> for Method<T> {
     type Response = EndedMessage;
@@ -78,30 +86,5 @@ impl<T: Applied> ClientStreamingService<AppliedMessage> for Method<T> {
     fn call(&mut self, request: Request<Streaming<AppliedMessage>>) -> Self::Future {
         let inner = self.0.clone();
         Box::pin(async move { inner.report(request).await })
-    }
-}
-
-impl<T, B> Service<http::Request<B>> for AppliedServer<T>
-where
-    T: Applied,
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = http::Response<tonic::body::Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Self::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        if request.uri().path() != REPORT {
-            return Box::pin(async { Ok(Status::unimplemented("no such method").into_http()) });
-        }
-        let method = Method(self.inner.clone());
-        let mut grpc = tonic::server::Grpc::new(ProstCodec::default())
-            .apply_max_message_size_config(Some(self.request_bytes_max), None);
-        Box::pin(async move { Ok(grpc.client_streaming(method, request).await) })
     }
 }

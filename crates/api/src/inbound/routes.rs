@@ -118,8 +118,8 @@ fn matches<'a, M: 'a>(
 }
 
 /// Routes as messages. If a request that no route takes is not rejected, one more route takes it: a linkerd proxy answers it
-/// with 404 otherwise. If it is rejected and there is no route, one more route takes nothing. As in Linkerd's messages, it is the
-/// first one.
+/// with 404 otherwise. If it is rejected and there is no route, one more route takes nothing. The additional
+/// route comes first, as in Linkerd's messages.
 pub(super) fn http_message(
     routes: &[InboundRoute],
     rejects_unrouted: bool,

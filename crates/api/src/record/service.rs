@@ -1,13 +1,12 @@
 //! The service `leno.v1.Record`: one method, `Report`.
 
 use super::{AcknowledgedMessage, SumsMessage};
+use crate::one_method::{OneMethod, OneMethodServer};
 use crate::unary;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use tonic::client::GrpcService;
-use tonic::codegen::{Body, BoxFuture, Bytes, Service, StdError, http};
-use tonic::server::{NamedService, UnaryService};
+use tonic::codegen::{Body, BoxFuture, Bytes, StdError, http};
+use tonic::server::{Grpc, UnaryService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
@@ -38,30 +37,41 @@ where
 }
 
 /// Serves [`Record`].
+pub type RecordServer<T> = OneMethodServer<Method<T>>;
+
+/// The method of `leno.v1.Record`.
 #[derive(Debug)]
-pub struct RecordServer<T> {
-    inner: Arc<T>,
-    request_bytes_max: usize,
-}
+pub struct Method<T>(Arc<T>);
 
-impl<T> Clone for RecordServer<T> {
+impl<T> Clone for Method<T> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), request_bytes_max: self.request_bytes_max }
+        Self(self.0.clone())
     }
 }
 
-impl<T> RecordServer<T> {
-    /// With a limit of requests, in bytes.
-    pub fn new(inner: T, request_bytes_max: usize) -> Self {
-        Self { inner: Arc::new(inner), request_bytes_max }
+impl<T: Record> OneMethod for Method<T> {
+    type Inner = T;
+    type Asked = SumsMessage;
+    type Answer = AcknowledgedMessage;
+    const SERVICE: &'static str = "leno.v1.Record";
+    const PATH: &'static str = REPORT;
+
+    fn of(inner: Arc<T>) -> Self {
+        Self(inner)
+    }
+
+    async fn serve<B>(
+        self,
+        mut grpc: Grpc<ProstCodec<AcknowledgedMessage, SumsMessage>>,
+        request: http::Request<B>,
+    ) -> http::Response<tonic::body::Body>
+    where
+        B: Body + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        grpc.unary(self, request).await
     }
 }
-
-impl<T> NamedService for RecordServer<T> {
-    const NAME: &'static str = "leno.v1.Record";
-}
-
-struct Method<T>(Arc<T>);
 
 impl<T: Record> UnaryService<SumsMessage> for Method<T> {
     type Response = AcknowledgedMessage;
@@ -70,30 +80,5 @@ impl<T: Record> UnaryService<SumsMessage> for Method<T> {
     fn call(&mut self, request: Request<SumsMessage>) -> Self::Future {
         let inner = self.0.clone();
         Box::pin(async move { inner.report(request).await })
-    }
-}
-
-impl<T, B> Service<http::Request<B>> for RecordServer<T>
-where
-    T: Record,
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = http::Response<tonic::body::Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Self::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        if request.uri().path() != REPORT {
-            return Box::pin(async { Ok(Status::unimplemented("no such method").into_http()) });
-        }
-        let method = Method(self.inner.clone());
-        let mut grpc = tonic::server::Grpc::new(ProstCodec::default())
-            .apply_max_message_size_config(Some(self.request_bytes_max), None);
-        Box::pin(async move { Ok(grpc.unary(method, request).await) })
     }
 }
