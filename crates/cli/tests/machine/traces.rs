@@ -2,7 +2,7 @@
 
 use crate::up::Mesh;
 
-/// A pod whose probe makes spans, and a collector that says how many bytes it took.
+/// A pod that is asked, a pod whose probes succeed, and a collector that prints the paths of the spans that it took.
 const TRACED: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -14,13 +14,50 @@ metadata:
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: shop}
+metadata: {name: web, namespace: shop, labels: {app: web}}
 spec:
   terminationGracePeriodSeconds: 1
   containers:
     - name: web
-      command: [python3, -m, http.server, "8080"]
-      readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+      command:
+        - python3
+        - -uc
+        - |
+          from http.server import BaseHTTPRequestHandler, HTTPServer
+          class Web(BaseHTTPRequestHandler):
+              def do_GET(self):
+                  self.send_response(204)
+                  self.end_headers()
+          HTTPServer(("0.0.0.0", 8080), Web).serve_forever()
+      # A probe that fails is traced: no request comes before the server listens.
+      startupProbe:
+        exec: {command: [python3, -c, "import socket; socket.create_connection(('127.0.0.1', 8080))"]}
+        periodSeconds: 1
+      readinessProbe: {httpGet: {path: /probed, port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web}, ports: [{port: 8080, appProtocol: http}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: asker, namespace: shop}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: asker
+      command:
+        - python3
+        - -uc
+        - |
+          import time, urllib.request
+          while True:
+              try:
+                  urllib.request.urlopen("http://web:8080/asked", timeout=5)
+              except OSError as error:
+                  print(error)
+              time.sleep(1)
 ---
 apiVersion: v1
 kind: Namespace
@@ -46,18 +83,28 @@ spec:
           class Taker(BaseHTTPRequestHandler):
               def do_POST(self):
                   length = int(self.headers["content-length"])
-                  print(self.path, "took", len(self.rfile.read(length)) > 100, flush=True)
+                  spans = self.rfile.read(length)
+                  pod = "asker" if b"asker" in spans else "web"
+                  for path in (b"/asked", b"/probed"):
+                      if path in spans:
+                          print(self.path, "took", path.decode(), "of", pod)
                   self.send_response(200)
                   self.end_headers()
           HTTPServer(("0.0.0.0", 4318), Taker).serve_forever()
 "#;
 
+/// The collector is named by its Service, and in the mesh itself. Probes that succeed are not traced.
 #[test]
 fn a_collector_is_named_by_its_service() {
     let mut mesh = Mesh::new(TRACED);
     mesh.arguments = &[];
     mesh.start();
-    mesh.says(&["logs", "collector", "-n", "seen"], "/v1/traces took True");
+    // The pod was probed before it was asked, and its proxy sends spans in their order.
+    let logs = ["logs", "collector", "-n", "seen"];
+    mesh.says(&logs, "/v1/traces took /asked of web");
+    let output = mesh.leno().args(logs).output().expect("leno");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("/asked of asker") && !said.contains("/probed"), "{said}");
     mesh.says(
         &["diagnostics", "proxy-metrics", "web", "-n", "shop"],
         "trace_spans_dropped_total 0",

@@ -550,17 +550,17 @@ impl Side for ToApplication<'_> {
         decided.series.get_or_init(make).clone()
     }
 
-    /// The kubelet has no identity. Where the policy admits its probes, it says which requests those are.
+    /// The kubelet has no identity, and neither has `leno up`. Where the policy admits its probes, it says which requests those are.
     fn is_probe(&self, request: &View<'_>) -> bool {
         if self.connection.peer_name().is_some() {
             return false;
         }
-        let is_kubelets = |agent: &str| agent.starts_with("kube-probe/");
+        let is_prober = |agent: &str| agent.starts_with("kube-probe/") || agent == "leno-probe";
         let decided = self.decided.borrow();
         let policy = decided.as_ref().map(|decided| &*decided.policy);
         let route = policy.and_then(|policy| leno_model::policy::route_of(policy, request));
         request.path() == "/grpc.health.v1.Health/Check"
-            || request.any_header("user-agent", &mut { is_kubelets })
+            || request.any_header("user-agent", &mut { is_prober })
             || route.is_some_and(|route| *route.resource.name() == *"probe")
     }
 

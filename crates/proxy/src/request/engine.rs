@@ -45,7 +45,7 @@ pub async fn serve<S: Side, C: Codec>(
     side: &S,
     request: &mut C,
 ) -> Ending {
-    let observed = thread.observers.look().then(|| observe(thread, request));
+    let observed = thread.observers.look().then(|| observe(thread, side, request));
     let mut record = RequestRecord::new(observed);
     let (told, decision) = {
         let view = request.view();
@@ -93,10 +93,16 @@ pub async fn serve<S: Side, C: Codec>(
 
 /// What is noted from the beginning where somebody looks.
 #[cold]
-fn observe<C: Codec>(thread: &ThreadContext, request: &C) -> Box<Observed> {
+fn observe<S: Side, C: Codec>(thread: &ThreadContext, side: &S, request: &C) -> Box<Observed> {
     let incoming = request.view().trace();
     let tracer = thread.observers.tracer.as_ref();
-    let span = tracer.map(|tracer| tracer.begin(incoming, &thread.random));
+    let mut span = tracer.map(|tracer| tracer.begin(incoming, &thread.random));
+    // A probe comes every few seconds and begins no trace of interest, unless it fails.
+    if let Some(span) = span.as_mut().filter(|_| incoming.is_none())
+        && side.is_probe(&request.view())
+    {
+        span.context.sampled = Some(false);
+    }
     let description = request.describe(&thread.observers.wanted());
     Box::new(Observed::new(description, incoming, span))
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;
+/// Longer names of services and methods are not those of a program.
+const RPC_BYTES_MAX: usize = 255;
 
 /// What decides whether a span is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,18 +63,20 @@ impl Sampling {
 
 /// Writes the message for a collector.
 pub fn write(into: &mut Vec<u8>, own: &OwnSpan, request: &RequestSummary<'_>) {
-    let method = String::from_utf8_lossy(request.method);
+    let (method, rpc) = (known_method(request.method), rpc(request));
     let start = nanoseconds(request.began, Duration::ZERO);
     otlp::bytes(into, span::TRACE_ID, &own.context.trace_id.to_be_bytes());
     otlp::bytes(into, span::SPAN_ID, &own.context.span_id.to_be_bytes());
     if let Some(parent) = own.parent {
         otlp::bytes(into, span::PARENT_SPAN_ID, &parent.to_be_bytes());
     }
-    match request.route.map(object_name_parts) {
-        Some([namespace, slash, name]) => {
-            otlp::text(into, span::NAME, &[&*method, " ", namespace, slash, name]);
+    let verb = method.unwrap_or("HTTP");
+    match (rpc, request.route.map(object_name_parts)) {
+        (Some((service, method)), _) => otlp::text(into, span::NAME, &[service, "/", method]),
+        (None, Some([namespace, slash, name])) => {
+            otlp::text(into, span::NAME, &[verb, " ", namespace, slash, name]);
         }
-        None => otlp::text(into, span::NAME, &[&*method]),
+        (None, None) => otlp::text(into, span::NAME, &[verb]),
     }
     let kind = match request.direction {
         Direction::Inbound => Kind::Server,
@@ -81,17 +85,39 @@ pub fn write(into: &mut Vec<u8>, own: &OwnSpan, request: &RequestSummary<'_>) {
     otlp::number(into, span::KIND, kind as u64);
     otlp::fixed64(into, span::START, start);
     otlp::fixed64(into, span::END, start.saturating_add(whole(request.total)));
-    attributes(into, request, &method);
+    attributes(into, request, method, rpc);
     if request.is_retried() {
         request.attempts.iter().for_each(|attempt| event(into, request.began, attempt));
     }
-    if request.is_failure() {
+    if is_error(request) {
         let mut status = Vec::new();
         otlp::bytes(&mut status, field::status::MESSAGE, request.reason.as_bytes());
         otlp::number(&mut status, field::status::CODE, ERROR);
         otlp::bytes(into, span::STATUS, &status);
     }
     otlp::fixed32(into, span::FLAGS, u32::from(own.context.sampled == Some(true)));
+}
+
+/// Methods that the conventions know; of others, only an attribute has the text of the client.
+fn known_method(method: &[u8]) -> Option<&'static str> {
+    const KNOWN: [&str; 9] =
+        ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|known| known.as_bytes() == method)
+}
+
+/// Service and method of a gRPC call, `shop.v1.Cart` and `Add` of `/shop.v1.Cart/Add`.
+fn rpc<'a>(request: &RequestSummary<'a>) -> Option<(&'a str, &'a str)> {
+    request.grpc?;
+    let path = request.path.strip_prefix(b"/").filter(|path| path.len() <= RPC_BYTES_MAX)?;
+    let (service, method) = std::str::from_utf8(path).ok()?.split_once('/')?;
+    let is_whole = !service.is_empty() && !method.is_empty() && !method.contains(['/', '?']);
+    is_whole.then_some((service, method))
+}
+
+/// A client's span is an error for each 4xx too.
+fn is_error(request: &RequestSummary<'_>) -> bool {
+    let is_rejected = request.direction == Direction::Outbound && request.status >= 400;
+    request.is_failure() || is_rejected
 }
 
 /// One attempt of a request that was sent again.
@@ -145,12 +171,35 @@ impl Attributes<'_> {
     }
 }
 
-fn attributes(into: &mut Vec<u8>, request: &RequestSummary<'_>, method: &str) {
+fn attributes(
+    into: &mut Vec<u8>,
+    request: &RequestSummary<'_>,
+    method: Option<&str>,
+    rpc: Option<(&str, &str)>,
+) {
     let mut all = Attributes { into, field: span::ATTRIBUTES };
-    all.text("http.request.method", &[method]);
-    all.text("url.path", &[&*String::from_utf8_lossy(request.path_alone())]);
-    all.text("url.scheme", &["http"]);
-    all.server(request.host_alone());
+    all.text("http.request.method", &[method.unwrap_or("_OTHER")]);
+    if method.is_none() {
+        let original = String::from_utf8_lossy(request.method);
+        all.text("http.request.method_original", &[&*original]);
+    }
+    if let Some((service, method)) = rpc {
+        all.text("rpc.system", &["grpc"]);
+        all.text("rpc.service", &[service]);
+        all.text("rpc.method", &[method]);
+    }
+    let (host, path) = (request.host_alone(), String::from_utf8_lossy(request.path_alone()));
+    all.text("url.path", &[&*path]);
+    match request.direction {
+        Direction::Inbound => all.text("url.scheme", &["http"]),
+        Direction::Outbound => {
+            all.text("url.full", &["http://", &*String::from_utf8_lossy(host), &*path]);
+        }
+    }
+    all.server(host);
+    if let Some((_, version)) = request.version.split_once('/') {
+        all.text("network.protocol.version", &[version]);
+    }
     if request.is_retried() {
         let again = request.attempts.len().saturating_sub(1);
         all.number("http.request.resend_count", again as i64);
@@ -161,10 +210,14 @@ fn attributes(into: &mut Vec<u8>, request: &RequestSummary<'_>, method: &str) {
     if let Some(grpc) = request.grpc {
         all.number("rpc.grpc.status_code", grpc.into());
     }
-    if let Some(endpoint) = request.endpoint {
-        all.peer(endpoint.address);
+    let peer = match request.direction {
+        Direction::Inbound => Some(request.client),
+        Direction::Outbound => request.endpoint.map(|endpoint| endpoint.address),
+    };
+    if let Some(peer) = peer {
+        all.peer(peer);
     }
-    if request.is_failure() {
+    if is_error(request) {
         match request.ending.is_complete() {
             true => all.text("error.type", &[&request.status.to_string()]),
             false => all.text("error.type", &[request.ending.flag()]),
@@ -197,8 +250,10 @@ mod tests {
     use crate::ending::Ending;
     use crate::telemetry::request_summary::tests::summary;
     use crate::telemetry::trace::otlp::messages::{KeyValue, Span, Status};
+    use leno_model::name::Resource;
     use prost::Message as _;
     use std::cell::Cell;
+    use std::sync::LazyLock;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -284,6 +339,8 @@ mod tests {
         assert_eq!(made.status, Some(Status { message: "none".into(), code: ERROR as i32 }));
         for expected in [
             KeyValue::text("url.path", "/a"),
+            KeyValue::text("url.full", "http://api.shop:8080/a"),
+            KeyValue::text("network.protocol.version", "1.1"),
             KeyValue::text("error.type", "no_endpoints"),
             KeyValue::text("leno.service", "shop/api"),
             KeyValue::text("server.address", "api.shop"),
@@ -293,5 +350,42 @@ mod tests {
         ] {
             assert!(made.attributes.contains(&expected), "{expected:?}: {:?}", made.attributes);
         }
+    }
+
+    /// Name, attributes that are there, and those that are not.
+    #[test]
+    fn names_follow_the_conventions() {
+        static ROUTE: LazyLock<Resource> = LazyLock::new(|| Resource::object("", "", "shop", "r"));
+        let check = |request: &RequestSummary<'_>, name: &str, expected: &[(&str, &str)]| {
+            let sampling = Sampling { rate: 1.0, parent_based: true, slow: HOUR };
+            let mut written = Vec::new();
+            write(&mut written, &own(None, sampling), request);
+            let made = Span::decode(written.as_slice()).unwrap();
+            assert_eq!(made.name, name);
+            for (key, value) in expected {
+                let pair = KeyValue::text(key, value);
+                assert!(made.attributes.contains(&pair), "{pair:?}: {:?}", made.attributes);
+            }
+            made
+        };
+        let base = summary();
+        let call = RequestSummary { method: b"POST", grpc: Some(0), path: b"/a.B/C", ..base };
+        let inbound = RequestSummary { direction: Direction::Inbound, ..base };
+        let peer = ("network.peer.address", "10.0.0.7");
+        check(&base, "GET", &[("network.peer.address", "10.0.0.8"), ("url.full", "http://web/a")]);
+        check(&inbound, "GET", &[peer, ("url.scheme", "http")]);
+        check(&RequestSummary { route: Some(&ROUTE), ..base }, "GET shop/r", &[]);
+        let called = [("rpc.system", "grpc"), ("rpc.service", "a.B"), ("rpc.method", "C")];
+        check(&RequestSummary { route: Some(&ROUTE), ..call }, "a.B/C", &called);
+        for path in [b"/a.B".as_slice(), b"/a.B/", b"//C", b"/a/b/C", b"/a.B/C?d", &[b'/'; 300]] {
+            check(&RequestSummary { path, ..call }, "POST", &[]);
+        }
+        let other = [("http.request.method", "_OTHER"), ("http.request.method_original", "get")];
+        check(&RequestSummary { method: b"get", ..base }, "HTTP", &other);
+        let absent = RequestSummary { status: 404, ..base };
+        let client = check(&absent, "GET", &[("error.type", "404")]);
+        assert_eq!(client.status.map(|status| status.code), Some(ERROR as i32));
+        let server = check(&RequestSummary { status: 404, ..inbound }, "GET", &[]);
+        assert_eq!(server.status, None);
     }
 }
