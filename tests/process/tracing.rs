@@ -1,8 +1,9 @@
 //! Traces of real proxies, as a collector receives them: five services in a row, correct parents, kept failures.
 
+mod jaeger;
+
 use leno_tests::mesh::{Mesh, Meshed, Plan};
 use leno_tests::network::NODE;
-use leno_tests::program::Program;
 use leno_tests::wait;
 use prost::Message;
 use serde_json::json;
@@ -14,7 +15,6 @@ use std::time::Duration;
 
 const HTTP_PORT: u16 = 8001;
 const COLLECTOR_PORT: u16 = 4318;
-const GRPC_COLLECTOR_PORT: u16 = 4317;
 /// As `LENO_PROXY_TRACING_SLOW_MILLISECONDS`: nothing is slow.
 const NEVER: &str = "3600000";
 /// Each asks the next.
@@ -233,27 +233,6 @@ fn check_row(spans: &[Span]) {
         assert_eq!(span.kind, if at % 2 == 0 { CLIENT } else { SERVER }, "{at}: {spans:#?}");
         assert!(span.name.starts_with("GET"), "{spans:#?}");
     }
-}
-
-#[test]
-fn a_collector_receives_spans_over_grpc() {
-    let mesh = start("trace-grpc", &format!("grpc://{NODE}:{GRPC_COLLECTOR_PORT}"), "100%", NEVER);
-    let script = mesh.directory().join("collector.py");
-    std::fs::write(&script, include_str!("tracing/collector.py")).expect("write a script");
-    let collector = Program::new("/usr/bin/python3")
-        .args([script.as_os_str(), GRPC_COLLECTOR_PORT.to_string().as_ref()])
-        .start(mesh.node())
-        .expect("a collector");
-    collector.wait_for("listening", wait::LIMIT).expect("python3 with grpcio");
-    mesh.pod("a").namespace.run(|| ask(service(&mesh, "b"), "/first", None));
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let received = || {
-        let said = collector.said();
-        let messages = said.lines().filter_map(|line| line.strip_prefix("export "));
-        let bytes = messages.map(|text| text.as_bytes().chunks(2).filter_map(byte).collect());
-        bytes.flat_map(|message: Vec<u8>| spans(&message).collect::<Vec<_>>()).collect()
-    };
-    check_row(&row(received, 8));
 }
 
 #[test]

