@@ -148,3 +148,5 @@ pub const REPLICA_PART_BYTES_MAX: usize = 24 << 20;
 pub const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 /// Messages of one report of applied configuration in a second. A proxy gathers for 10 ms, so it sends at most 100.
 pub const APPLIED_MESSAGES_PER_SECOND_MAX: u32 = 200;
+/// Encoded answers that streams share while the world stays as it is.
+pub const SHARED_ANSWERS_BYTES_MAX: usize = 16 << 20;

@@ -98,7 +98,8 @@ fn routes(sight: Sight, certifier: Certifier) -> Routes {
             DestinationServer::new(Destinations(sight.clone())).max_decoding_message_size(limited),
         )
         .add_service(
-            OutboundPoliciesServer::new(Outbound(sight.clone())).max_decoding_message_size(limited),
+            OutboundPoliciesServer::new(Outbound::new(sight.clone()))
+                .max_decoding_message_size(limited),
         )
         .add_service(
             InboundServerPoliciesServer::new(Inbound(sight.clone()))

@@ -1,29 +1,79 @@
-//! linkerd's service `OutboundPolicies` with [`PolicyMessage`]: linkerd's generated code would drop Leno's field.
+//! linkerd's service `OutboundPolicies` with [`PolicyMessage`]: linkerd's generated code would drop Leno's field, and would encode a message
+//! once for each proxy.
 
 use super::own::PolicyMessage;
 use linkerd2_proxy_api::outbound::TrafficSpec;
+use prost::Message;
+use prost::bytes::BufMut;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::client::GrpcService;
+use tonic::codec::{Codec, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::codegen::{Body, BoxFuture, Bytes, Service, StdError, http};
 use tonic::server::{NamedService, ServerStreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstCodec, ProstDecoder};
 
 const GET: &str = "/io.linkerd.proxy.outbound.OutboundPolicies/Get";
 const WATCH: &str = "/io.linkerd.proxy.outbound.OutboundPolicies/Watch";
+
+/// A [`PolicyMessage`] as it is sent: encoded once, for any number of proxies. Clones share the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedPolicy(Bytes);
+
+impl EncodedPolicy {
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl From<&PolicyMessage> for EncodedPolicy {
+    fn from(message: &PolicyMessage) -> Self {
+        Self(message.encode_to_vec().into())
+    }
+}
+
+#[derive(Debug, Default)]
+struct EncodedCodec;
+
+impl Codec for EncodedCodec {
+    type Encode = EncodedPolicy;
+    type Decode = TrafficSpec;
+    type Encoder = Self;
+    type Decoder = ProstDecoder<TrafficSpec>;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstCodec::<PolicyMessage, TrafficSpec>::default().decoder()
+    }
+}
+
+impl Encoder for EncodedCodec {
+    type Item = EncodedPolicy;
+    type Error = Status;
+
+    fn encode(&mut self, policy: EncodedPolicy, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(policy.0);
+        Ok(())
+    }
+}
 
 /// What a control plane answers.
 #[tonic::async_trait]
 pub trait OutboundPolicies: Send + Sync + 'static {
     /// Policies of one target, newest last.
-    type WatchStream: Stream<Item = Result<PolicyMessage, Status>> + Send + 'static;
+    type WatchStream: Stream<Item = Result<EncodedPolicy, Status>> + Send + 'static;
 
     /// The policy of a target as it is now.
-    async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<PolicyMessage>, Status>;
+    async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<EncodedPolicy>, Status>;
     /// The policy of a target, and every later one.
     async fn watch(
         &self,
@@ -90,8 +140,8 @@ impl<T> NamedService for OutboundPoliciesServer<T> {
 struct Method<T>(Arc<T>);
 
 impl<T: OutboundPolicies> UnaryService<TrafficSpec> for Method<T> {
-    type Response = PolicyMessage;
-    type Future = BoxFuture<Response<PolicyMessage>, Status>;
+    type Response = EncodedPolicy;
+    type Future = BoxFuture<Response<EncodedPolicy>, Status>;
 
     fn call(&mut self, request: Request<TrafficSpec>) -> Self::Future {
         let inner = self.0.clone();
@@ -100,7 +150,7 @@ impl<T: OutboundPolicies> UnaryService<TrafficSpec> for Method<T> {
 }
 
 impl<T: OutboundPolicies> ServerStreamingService<TrafficSpec> for Method<T> {
-    type Response = PolicyMessage;
+    type Response = EncodedPolicy;
     type ResponseStream = T::WatchStream;
     type Future = BoxFuture<Response<T::WatchStream>, Status>;
 
@@ -126,7 +176,7 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let method = Method(self.inner.clone());
-        let mut grpc = tonic::server::Grpc::new(ProstCodec::default())
+        let mut grpc = tonic::server::Grpc::new(EncodedCodec)
             .apply_max_message_size_config(self.request_bytes_max, None);
         match request.uri().path() {
             GET => Box::pin(async move { Ok(grpc.unary(method, request).await) }),

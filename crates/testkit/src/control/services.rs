@@ -3,8 +3,7 @@
 use super::{Behaviour, Message, Shared, Topic, UNREAD_MAX};
 use leno_api::applied::service::{Applied, AppliedServer};
 use leno_api::applied::{self, AppliedMessage, EndedMessage};
-use leno_api::outbound::PolicyMessage;
-use leno_api::outbound::service::{OutboundPolicies, OutboundPoliciesServer};
+use leno_api::outbound::service::{EncodedPolicy, OutboundPolicies, OutboundPoliciesServer};
 use linkerd2_proxy_api::destination::destination_server::{Destination, DestinationServer};
 use linkerd2_proxy_api::destination::{DestinationProfile, GetDestination, Update};
 use linkerd2_proxy_api::identity::identity_server::{Identity, IdentityServer};
@@ -155,9 +154,9 @@ impl Destination for Services {
 
 #[tonic::async_trait]
 impl OutboundPolicies for Services {
-    type WatchStream = Told<PolicyMessage>;
+    type WatchStream = Told<EncodedPolicy>;
 
-    async fn get(&self, _: Request<TrafficSpec>) -> Result<Response<PolicyMessage>, Status> {
+    async fn get(&self, _: Request<TrafficSpec>) -> Result<Response<EncodedPolicy>, Status> {
         Err(Status::unimplemented("proxies watch"))
     }
 
@@ -171,7 +170,7 @@ impl OutboundPolicies for Services {
             return Err(Status::unimplemented("targets are addresses"));
         };
         self.open(request.metadata(), Topic::Outbound(target), |message| match message {
-            Message::Outbound(policy) => Some(policy),
+            Message::Outbound(policy) => Some(EncodedPolicy::from(&policy)),
             _ => None,
         })
     }
