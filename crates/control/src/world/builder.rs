@@ -5,10 +5,10 @@
 //! A world that was built in steps equals the world that is built at once; a test checks this.
 
 use super::backend_policy::BackendPolicies;
-use super::pod::Pod;
+use super::pod::{Changed, Pod};
 use super::policy::Policies;
-use super::route::Routes;
 use super::route::parent::PatternsByNamespace;
+use super::route::{self, Routes};
 use super::service::{Built, Pods, Reading, Service, ServiceKey, slices_by_service};
 use super::settings::{Declared, NamespaceSettings};
 use super::{MeshNames, World};
@@ -17,7 +17,7 @@ use crate::source::kept::{self, EndpointSlice};
 use crate::source::{Inventory, Key, Problem, Sourced};
 use k8s_openapi::api::core::v1;
 use leno_model::name::WorkloadId;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub struct Builder {
     settings: NamespaceSettings,
     pods: Vec<KnownPod>,
     services: Vec<KnownService>,
-    /// Regular expressions of the last world's routes.
-    patterns: PatternsByNamespace,
-    /// The same of its routes on Servers.
+    /// What the routes of the last world left.
+    routes: route::Kept,
+    /// Regular expressions of its routes on Servers.
     policy_patterns: PatternsByNamespace,
     /// Parts of the last world.
     parts: Parts,
@@ -87,14 +87,6 @@ impl KnownService {
     }
 }
 
-/// What of the pods is not as it was.
-#[derive(Debug, Default)]
-pub(super) struct Changed {
-    pub(super) pods: HashSet<WorkloadId>,
-    pub(super) addresses: HashSet<IpAddr>,
-    pub(super) namespaces: HashSet<Arc<str>>,
-}
-
 /// What of the Services is not as it was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Renewed {
@@ -110,14 +102,6 @@ impl Renewed {
         self.written |= before.map(source) != now.map(source);
         self.declares |= before.map_or(&[][..], KnownService::declares)
             != now.map_or(&[][..], KnownService::declares);
-    }
-}
-
-impl Changed {
-    fn note(&mut self, pod: &Pod) {
-        self.addresses.extend(&pod.addresses);
-        self.namespaces.insert(pod.id.namespace.clone());
-        self.pods.insert(pod.id.clone());
     }
 }
 
@@ -171,10 +155,15 @@ impl Builder {
             && Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants)
             && Arc::ptr_eq(&last.faults, &inventory.faults);
         if renewed.written || !budgets_stay || !routes_stay || !policies_stay {
-            let last = std::mem::take(&mut self.patterns);
+            let mut kept = std::mem::take(&mut self.routes);
+            let refers_to_same = Arc::ptr_eq(&last.reference_grants, &inventory.reference_grants)
+                && Arc::ptr_eq(&last.faults, &inventory.faults);
+            if renewed.written || !budgets_stay || !refers_to_same {
+                kept.forget_routes();
+            }
             let policies = self.parts.policies.clone();
-            let (routes, patterns) = world.compile_routes(inventory, &policies.on_servers, last);
-            (self.parts.routes, self.patterns) = (Arc::new(routes), patterns);
+            let (routes, kept) = world.compile_routes(inventory, &policies.on_servers, kept);
+            (self.parts.routes, self.routes) = (Arc::new(routes), kept);
             world.routes = self.parts.routes.clone();
         }
         let parts = &self.parts;

@@ -2,15 +2,15 @@
 
 use super::pod::{Pod, plain_endpoint};
 use super::route::parent::Kind;
-use super::route::{Attached, service_backend, service_resource};
+use super::route::{Attached, as_http, service_backend, service_resource};
 use super::service::{Service, ServiceKey};
 use super::settings::{DETECT_TIMEOUT, Declared};
 use super::{Ground, World};
 use leno_api::outbound::Target;
 use leno_model::name::{Resource, WorkloadId};
 use leno_model::route::{
-    Backend, BackendKind, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute,
-    OpaqueRoutes, OutboundPolicy, OutboundProtocol, Timeouts,
+    Backend, BackendKind, Distribution, HttpRoute, HttpRoutes, HttpRule, OpaqueRoute, OpaqueRoutes,
+    OutboundPolicy, OutboundProtocol, Timeouts,
 };
 use leno_model::workload::{Endpoint, EndpointSet};
 use std::net::SocketAddr;
@@ -269,25 +269,6 @@ fn protocol(
         Some(Declared::Opaque) => OutboundProtocol::Opaque(opaque),
         Some(Declared::Tls) => OutboundProtocol::Tls(opaque),
     }
-}
-
-/// gRPC routes among HTTP routes: a failure is a status there, and 503 is what clients read as UNAVAILABLE.
-pub(super) fn as_http(mut routes: HttpRoutes) -> HttpRoutes {
-    let is_grpc = |route: &HttpRoute| route.resource.kind() == "GRPCRoute";
-    for rule in routes.routes.iter_mut().filter(|r| is_grpc(r)).flat_map(|r| &mut r.rules) {
-        let backends: &mut dyn Iterator<Item = &mut Backend> = match &mut rule.backends {
-            Distribution::Empty => &mut std::iter::empty(),
-            Distribution::First(backends) => &mut backends.iter_mut(),
-            Distribution::Random(backends) => &mut backends.iter_mut().map(|(backend, _)| backend),
-        };
-        let filters = rule.filters.iter_mut().chain(backends.flat_map(|b| &mut b.filters));
-        for filter in filters {
-            if let Filter::Fail(failure) = filter {
-                failure.status = 503;
-            }
-        }
-    }
-    routes
 }
 
 /// Everything goes to the one backend.

@@ -9,7 +9,7 @@ use leno_inject::annotation::MESHED;
 use leno_model::name::{PeerName, Resource, SpiffeId, WorkloadId};
 use leno_model::policy::DefaultPolicy;
 use leno_model::workload::{Endpoint, Labels, PeerIdentity, ProtocolHint};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 
@@ -314,4 +314,20 @@ fn named_ports(pod: &Sourced<kept::Pod>) -> Box<[(Box<str>, u16)]> {
     ports
         .filter_map(|port| Some((port.name.clone()?, u16::try_from(port.container_port).ok()?)))
         .collect()
+}
+
+/// What of the pods is not as it was.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    pub(super) pods: HashSet<WorkloadId>,
+    pub(super) addresses: HashSet<IpAddr>,
+    pub(super) namespaces: HashSet<Arc<str>>,
+}
+
+impl Changed {
+    pub(super) fn note(&mut self, pod: &Pod) {
+        self.addresses.extend(&pod.addresses);
+        self.namespaces.insert(pod.id.namespace.clone());
+        self.pods.insert(pod.id.clone());
+    }
 }

@@ -3,10 +3,11 @@
 //! What cannot be served as written is reported on the object, and the rule answers with a failure:
 //! a filter that is skipped in silence is a security hole in waiting.
 //! [`filter`], [`matching`], [`traffic`] and [`backend`] translate the published types, [`rule`] puts their parts together, [`verdict`] reports
-//! to the route's author; this file attaches routes to Services.
+//! to the route's author, [`known`] keeps what was compiled for the next world; this file attaches routes to Services.
 
 mod backend;
 pub(super) mod filter;
+mod known;
 pub(super) mod matching;
 pub(super) mod parent;
 mod rule;
@@ -28,6 +29,8 @@ use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+pub(super) use known::Kept;
+use known::{Attachment, Known};
 use leno_model::limit::{HOSTS_MAX, ROUTES_MAX, RULES_MAX, SERVICE_PATTERNS_BYTES_MAX};
 use leno_model::name::Resource;
 use leno_model::pattern::Patterns;
@@ -36,9 +39,10 @@ use leno_model::route::{
     Backend, BackendKind, Balance, Failure, Filter, HttpRoute as Compiled, RequestMatch, Timeouts,
 };
 use parent::{
-    GATEWAY_GROUP, Kind, PARENTS_MAX, Parent, PatternsByNamespace, by_age, host_match,
-    parents_of_grpc, parents_of_http, patterns_of_namespace, too_many_parents,
+    GATEWAY_GROUP, Kind, PARENTS_MAX, Parent, by_age, host_match, parents_of_grpc, parents_of_http,
+    patterns_of_namespace, too_many_parents,
 };
+pub(super) use rule::as_http;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -51,7 +55,7 @@ const DEFAULT_LATENCY: Duration = Duration::from_millis(30);
 const LATENCY_DECAY: Duration = Duration::from_secs(10);
 
 /// A route on a Service.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Attached {
     pub(super) route: Arc<Compiled>,
     pub(super) kind: Kind,
@@ -59,6 +63,13 @@ pub struct Attached {
     pub(super) port: Option<u16>,
     /// Only clients of this namespace: the route lives outside the Service's namespace.
     pub(super) consumers: Option<Arc<str>>,
+}
+
+impl PartialEq for Attached {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.port, &self.consumers) == (other.kind, other.port, &other.consumers)
+            && (Arc::ptr_eq(&self.route, &other.route) || self.route == other.route)
+    }
 }
 
 /// A backend reference of either kind.
@@ -86,9 +97,8 @@ struct Rule<'a> {
     left_out: Vec<(String, String)>,
 }
 
-/// Why a Service does not take a route, in the Gateway API's word and in one of ours.
+/// Why a Service does not take a route.
 const NO_MATCHING_PARENT: &str = "NoMatchingParent";
-const TOO_MANY_ROUTES: &str = "TooManyRoutes";
 
 macro_rules! backends {
     ($rule:expr, $wish:path) => {
@@ -194,7 +204,10 @@ struct Place<'a> {
     attached: HashMap<ServiceKey, Vec<Attached>>,
     /// What a Service's routes for these clients take of its limits.
     taken: HashMap<(ServiceKey, Option<Arc<str>>), Taken>,
-    patterns: PatternsByNamespace,
+    /// Of the last world.
+    last: Kept,
+    /// For the next one.
+    kept: Kept,
 }
 
 #[derive(Default)]
@@ -236,22 +249,57 @@ struct Compiler<'a, T> {
     findings: Findings,
 }
 
-/// Where a route is attached: which of its parent references, its Service, only this port, only clients of this namespace.
-type Attachment = (usize, ServiceKey, Option<u16>, Option<Arc<str>>);
-
 impl Place<'_> {
-    /// Compiles a route and puts it on its Services.
-    fn put<'r, T>(
+    /// Compiles an HTTPRoute, unless that was done for the last world.
+    fn http(&mut self, route: &Sourced<Route<HttpRoute>>) {
+        let HttpRoute { metadata, spec, .. } = &route.object.object;
+        let known = self.last.http.remove(route).unwrap_or_else(|| {
+            let rules = |patterns: &Patterns, problems: &mut Vec<Problem>| {
+                let kind = Some(Kind::Http);
+                let annotated = Traffic::read(route, kind, &published(metadata), problems);
+                let rules = spec.rules.iter().flatten().enumerate();
+                rules
+                    .map(|(n, rule)| (rule, route.object.retry(n)))
+                    .map(|rule| http_rule(rule, &annotated, patterns))
+                    .collect()
+            };
+            let hosts = spec.hostnames.as_ref();
+            self.compile(route, Kind::Http, hosts, rules, &parents_of_http(spec))
+        });
+        self.put(route, metadata, &known);
+        self.kept.http.keep(route, known);
+    }
+
+    /// The same of a GRPCRoute.
+    fn grpc(&mut self, route: &Sourced<Route<GrpcRoute>>) {
+        let GrpcRoute { metadata, spec, .. } = &route.object.object;
+        let known = self.last.grpc.remove(route).unwrap_or_else(|| {
+            let rules = |patterns: &Patterns, problems: &mut Vec<Problem>| {
+                let kind = Some(Kind::Grpc);
+                let annotated = Traffic::read(route, kind, &published(metadata), problems);
+                let rules = spec.rules.iter().flatten().enumerate();
+                rules
+                    .map(|(n, rule)| (rule, route.object.retry(n)))
+                    .map(|rule| grpc_rule(rule, &annotated, patterns))
+                    .collect()
+            };
+            let hosts = spec.hostnames.as_ref();
+            self.compile(route, Kind::Grpc, hosts, rules, &parents_of_grpc(spec))
+        });
+        self.put(route, metadata, &known);
+        self.kept.grpc.keep(route, known);
+    }
+
+    fn compile<'r, T>(
         &mut self,
         route: &Sourced<Route<T>>,
         kind: Kind,
-        metadata: &ObjectMeta,
         hostnames: Option<&Vec<String>>,
         rules: impl FnOnce(&Patterns, &mut Vec<Problem>) -> Vec<Rule<'r>>,
         parents: &[Parent<'_>],
-    ) {
+    ) -> Known {
         let namespace = route.key.namespace.clone();
-        let patterns = self.patterns.remove(&namespace).unwrap_or_else(patterns_of_namespace);
+        let patterns = self.kept.patterns.remove(&namespace).unwrap_or_else(patterns_of_namespace);
         let mut compiler = Compiler {
             world: self.world,
             grants: self.grants,
@@ -269,10 +317,6 @@ impl Place<'_> {
         if let Some(message) = too_many_parents(parents.len()).filter(|_| on_services) {
             compiler.report("spec.parentRefs", message);
         }
-        let on_servers = self.on_servers.get(&route.key);
-        compiler.findings.parents.extend(on_servers.into_iter().flatten().cloned());
-        // A route on Gateways alone belongs to another controller.
-        let elsewhere = compiler.findings.parents.is_empty();
         let (mut compiled, mut pattern_bytes) = (None, 0);
         if on_services {
             patterns.begin_route();
@@ -284,39 +328,65 @@ impl Place<'_> {
             pattern_bytes = patterns.route_bytes();
             compiled = compiler.compile(hostnames, rules).map(Arc::new);
         }
-        for (number, key, port, consumers) in attachments {
-            let Some(route) = compiled.clone() else { continue };
+        let Compiler { problems, findings, .. } = compiler;
+        self.kept.patterns.insert(namespace, patterns);
+        Known { kind, attachments, compiled, pattern_bytes, problems, findings }
+    }
+
+    /// Puts a compiled route on its Services.
+    fn put<T>(&mut self, route: &Sourced<Route<T>>, metadata: &ObjectMeta, known: &Known) {
+        let (mut problems, mut findings) = (known.problems.clone(), known.findings.clone());
+        let on_servers = self.on_servers.get(&route.key);
+        findings.parents.extend(on_servers.into_iter().flatten().cloned());
+        // A route on Gateways alone belongs to another controller.
+        let elsewhere = findings.parents.is_empty();
+        for Attachment { parent, service, port, consumers } in &known.attachments {
+            let Some(compiled) = known.compiled.clone() else { break };
             // Limits count for each namespace on a Service, so another namespace cannot use them up.
-            let taken = self.taken.entry((key.clone(), consumers.clone())).or_default();
-            if let Err(why) = taken.take(pattern_bytes) {
-                compiler.crowded_out(number, &key, &why);
+            let taken = self.taken.entry((service.clone(), consumers.clone())).or_default();
+            if let Err(why) = taken.take(known.pattern_bytes) {
+                let field = format!("spec.parentRefs[{parent}]");
+                let message = format!("Service {}/{} {why}; it is not used", service.0, service.1);
+                problems.push(problem(route, problems.len(), field, message));
+                findings.crowded_out(*parent, reported(&problems));
                 continue;
             }
-            let attached = Attached { route, kind, port, consumers };
-            self.attached.entry(key).or_default().push(attached);
+            let (kind, port, consumers) = (known.kind, *port, consumers.clone());
+            let attached = Attached { route: compiled, kind, port, consumers };
+            self.attached.entry(service.clone()).or_default().push(attached);
         }
-        let Compiler { mut problems, findings, .. } = compiler;
         problems.iter_mut().for_each(|problem| problem.elsewhere |= elsewhere);
         self.routes.problems.extend(problems);
         self.routes.verdicts.push(findings.verdict(route.key.clone(), metadata));
-        self.patterns.insert(namespace, patterns);
+    }
+}
+
+/// What was reported last, in words.
+fn reported(problems: &[Problem]) -> String {
+    problems.last().map_or_else(String::new, |last| format!("{}: {}", last.field, last.message))
+}
+
+/// A problem of a route of which some are known.
+fn problem<T>(
+    route: &Sourced<Route<T>>,
+    known: usize,
+    field: impl Into<String>,
+    message: impl Into<String>,
+) -> Problem {
+    // Each line costs a reading of the route's text.
+    match known < PROBLEM_LINES_PER_OBJECT_MAX {
+        true => route.problem(field, message),
+        false => route.problem_without_line(field, message),
     }
 }
 
 impl<T> Compiler<'_, T> {
-    /// What was reported last, in words.
     fn reported(&self) -> String {
-        self.problems
-            .last()
-            .map_or_else(String::new, |last| format!("{}: {}", last.field, last.message))
+        reported(&self.problems)
     }
 
     fn report(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        // Each line costs a reading of the route's text.
-        self.problems.push(match self.problems.len() < PROBLEM_LINES_PER_OBJECT_MAX {
-            true => self.route.problem(field, message),
-            false => self.route.problem_without_line(field, message),
-        });
+        self.problems.push(problem(self.route, self.problems.len(), field, message));
     }
 
     /// Notes what was reported last as a part that is not served as it is written.
@@ -334,20 +404,15 @@ impl<T> Compiler<'_, T> {
                 let missing = found.is_none().then(|| (NO_MATCHING_PARENT, self.reported()));
                 self.findings.parents.push((number, missing));
             }
-            attachments.extend(found.map(|(key, port, consumers)| (number, key, port, consumers)));
+            attachments.extend(found.map(|(service, port, consumers)| Attachment {
+                parent: number,
+                service,
+                port,
+                consumers,
+            }));
         }
-        self.parents = attachments.iter().map(|(_, key, ..)| key.clone()).collect();
+        self.parents = attachments.iter().map(|one| one.service.clone()).collect();
         attachments
-    }
-
-    fn crowded_out(&mut self, number: usize, key: &ServiceKey, why: &str) {
-        self.report(
-            format!("spec.parentRefs[{number}]"),
-            format!("Service {}/{} {why}; it is not used", key.0, key.1),
-        );
-        let why = self.reported();
-        let parent = self.findings.parents.iter_mut().find(|(parent, _)| *parent == number);
-        parent.into_iter().for_each(|(_, missing)| *missing = Some((TOO_MANY_ROUTES, why.clone())));
     }
 
     /// The route; `None` where nothing of it can be served, and its Services are as they were without it.
@@ -489,13 +554,13 @@ impl Routes {
 
 impl World {
     /// Compiles the routes of an inventory for the Services of this world; of those, their names and ports are looked at and no more.
-    /// `patterns` are those of the last time.
+    /// `last` is what the last call kept.
     pub(super) fn compile_routes(
         &self,
         inventory: &Inventory,
         on_servers: &HashMap<Key, Vec<OnServer>>,
-        patterns: PatternsByNamespace,
-    ) -> (Routes, PatternsByNamespace) {
+        mut last: Kept,
+    ) -> (Routes, Kept) {
         let is_headless = |service: &&Sourced<v1::Service>| {
             let spec = service.object.spec.as_ref();
             let several = spec.and_then(|spec| spec.cluster_ips.as_ref()).into_iter().flatten();
@@ -512,6 +577,7 @@ impl World {
         let faults = fault::read(inventory, &self.names, &mut report);
         let routes =
             Routes { problems: report.problems, faults: report.verdicts, ..Routes::default() };
+        let patterns = std::mem::take(&mut last.patterns);
         let mut place = Place {
             world: self,
             on_servers,
@@ -521,38 +587,18 @@ impl World {
             routes,
             attached: HashMap::new(),
             taken: HashMap::new(),
-            patterns,
+            last,
+            kept: Kept { patterns, ..Kept::default() },
         };
         for route in by_age(&inventory.http_routes, |route: &HttpRoute| &route.metadata) {
-            let HttpRoute { metadata, spec, .. } = &route.object.object;
-            let rules = |patterns: &Patterns, problems: &mut Vec<Problem>| {
-                let kind = Some(Kind::Http);
-                let annotated = Traffic::read(route, kind, &published(metadata), problems);
-                let rules = spec.rules.iter().flatten().enumerate();
-                rules
-                    .map(|(n, rule)| (rule, route.object.retry(n)))
-                    .map(|rule| http_rule(rule, &annotated, patterns))
-                    .collect()
-            };
-            let hosts = spec.hostnames.as_ref();
-            place.put(route, Kind::Http, metadata, hosts, rules, &parents_of_http(spec));
+            place.http(route);
         }
         for route in by_age(&inventory.grpc_routes, |route: &GrpcRoute| &route.metadata) {
-            let GrpcRoute { metadata, spec, .. } = &route.object.object;
-            let rules = |patterns: &Patterns, problems: &mut Vec<Problem>| {
-                let kind = Some(Kind::Grpc);
-                let annotated = Traffic::read(route, kind, &published(metadata), problems);
-                let rules = spec.rules.iter().flatten().enumerate();
-                rules
-                    .map(|(n, rule)| (rule, route.object.retry(n)))
-                    .map(|rule| grpc_rule(rule, &annotated, patterns))
-                    .collect()
-            };
-            let hosts = spec.hostnames.as_ref();
-            place.put(route, Kind::Grpc, metadata, hosts, rules, &parents_of_grpc(spec));
+            place.grpc(route);
         }
-        let patterns = place.patterns.into_iter();
         place.routes.attach(place.attached, &self.routes);
-        (place.routes, patterns.map(|(of, patterns)| (of, patterns.renewed())).collect())
+        let patterns = place.kept.patterns.drain();
+        let patterns = patterns.map(|(of, patterns)| (of, patterns.renewed())).collect();
+        (place.routes, Kept { patterns, ..place.kept })
     }
 }

@@ -1,8 +1,7 @@
 //! Services: their addresses and ports, and which endpoints answer for each port.
 
 use super::breaker;
-use super::builder::Changed;
-use super::pod::{Pod, plain_endpoint};
+use super::pod::{Changed, Pod, plain_endpoint};
 use super::route::traffic::Traffic;
 use super::settings::{Declared, NamespaceSettings, Ports, Settings, published};
 use crate::source::kept::{EndpointSlice, SliceEndpoint};

@@ -1,6 +1,5 @@
 //! One rule: what of it is served, and what fails in the place of what is not.
 
-use super::super::outbound::as_http;
 use super::BackendRef;
 use super::filter::{MirrorWish, Wish, Wished};
 use super::{Compiled, Compiler, Rule, fail};
@@ -8,8 +7,8 @@ use leno_api::WireError;
 use leno_model::limit::MATCHES_MAX;
 use leno_model::pattern::Patterns;
 use leno_model::route::{
-    Distribution, Filter, HttpRoutes, HttpRule, Mirror, OutboundPolicy, OutboundProtocol,
-    PathMatch, RequestMatch, Timeouts,
+    Backend, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, Mirror, OutboundPolicy,
+    OutboundProtocol, PathMatch, RequestMatch, Timeouts,
 };
 use std::sync::Arc;
 
@@ -229,4 +228,23 @@ pub(super) fn told(route: Compiled, patterns: &Patterns) -> Result<(), WireError
     let parent = route.resource.clone();
     let protocol = OutboundProtocol::Http2(as_http(HttpRoutes { routes: vec![route] }));
     leno_api::outbound::check(&OutboundPolicy { parent, protocol, breaker: None }, patterns)
+}
+
+/// gRPC routes among HTTP routes: a failure is a status there, and 503 is what clients read as UNAVAILABLE.
+pub(in crate::world) fn as_http(mut routes: HttpRoutes) -> HttpRoutes {
+    let is_grpc = |route: &HttpRoute| route.resource.kind() == "GRPCRoute";
+    for rule in routes.routes.iter_mut().filter(|r| is_grpc(r)).flat_map(|r| &mut r.rules) {
+        let backends: &mut dyn Iterator<Item = &mut Backend> = match &mut rule.backends {
+            Distribution::Empty => &mut std::iter::empty(),
+            Distribution::First(backends) => &mut backends.iter_mut(),
+            Distribution::Random(backends) => &mut backends.iter_mut().map(|(backend, _)| backend),
+        };
+        let filters = rule.filters.iter_mut().chain(backends.flat_map(|b| &mut b.filters));
+        for filter in filters {
+            if let Filter::Fail(failure) = filter {
+                failure.status = 503;
+            }
+        }
+    }
+    routes
 }

@@ -57,7 +57,7 @@ impl Verdict {
 pub(in crate::world) type OnServer = (usize, Option<(&'static str, String)>);
 
 /// Findings about one route while it is compiled; the first of each kind is reported.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     /// Which parents are Services, and why one does not take the route: in one word, and for a person.
     pub(super) parents: Vec<(usize, Option<(&'static str, String)>)>,
@@ -69,7 +69,16 @@ pub(super) struct Findings {
     pub(super) rules_good: usize,
 }
 
+/// A Service has as many routes as it may have: a word of ours.
+const TOO_MANY_ROUTES: &str = "TooManyRoutes";
+
 impl Findings {
+    /// A parent has no room for the route.
+    pub(super) fn crowded_out(&mut self, number: usize, why: String) {
+        let parent = self.parents.iter_mut().find(|(parent, _)| *parent == number);
+        parent.into_iter().for_each(|(_, missing)| *missing = Some((TOO_MANY_ROUTES, why.clone())));
+    }
+
     pub(super) fn verdict(self, route: Key, metadata: &ObjectMeta) -> Verdict {
         let resolved = match self.unresolved {
             None => Condition::good("ResolvedRefs"),

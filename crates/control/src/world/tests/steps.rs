@@ -4,6 +4,8 @@ use super::manifests::*;
 use super::*;
 use crate::source::kubernetes::catalogue::Catalogue;
 use crate::source::kubernetes::tests::list_into;
+use leno_model::limit::{NAMESPACE_PATTERNS_BYTES_MAX, ROUTE_PATTERNS_BYTES_MAX};
+use leno_runtime::random::Random;
 
 /// Shows the endpoints of port 80.
 fn endpoints(world: &World, service: &str) -> String {
@@ -54,6 +56,14 @@ impl Steps {
         let at_once = World::build(&inventory, &MeshNames::default(), version);
         assert_eq!(show(&world), show(&at_once), "step {version}");
         assert_eq!(world.problems, at_once.problems, "step {version}");
+        assert_eq!(world.verdicts(), at_once.verdicts(), "step {version}");
+        for (target, namespace) in
+            [("10.96.0.1:80", "a"), ("10.96.0.2:80", "b"), ("10.96.0.2:80", "a")]
+        {
+            let target = address(target);
+            let told = |world: &World| world.outbound(&target, namespace);
+            assert_eq!(told(&world), told(&at_once), "step {version}: {target:?} of {namespace}");
+        }
         check_grounds(&self.last, &world);
         self.last = world.clone();
         world
@@ -161,6 +171,137 @@ fn a_world_in_steps_is_the_world_at_once() {
         of_one,
     ]);
     step(&[]);
+}
+
+/// Objects come, go and change around routes that stay, in a random order.
+#[test]
+fn routes_in_steps_are_routes_at_once() {
+    const STEPS: usize = 300;
+    let to =
+        |name: &str, more: &str| format!("{{{more}backendRefs: [{{name: {name}, port: 80}}]}}");
+    let on = |name: &str| format!("{{group: '', kind: Service, name: {name}}}");
+    let matching = |pattern: &str| {
+        format!("matches: [{{path: {{type: RegularExpression, value: '{pattern}'}}}}], ")
+    };
+    let fault =
+        "filters: [{type: ExtensionRef, extensionRef: {group: leno.dev, kind: Fault, name: f}}], ";
+    let object = |group: &str, kind: &str, namespace: &str, name: &str, spec: &str| {
+        format!(
+            "---\napiVersion: {group}\nkind: {kind}\n\
+             metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: '2026-01-01T00:00:00Z'}}\n\
+             spec: {{{spec}}}\n"
+        )
+    };
+    let budget = |percent: u32| {
+        let spec = format!(
+            "targetRefs: [{}], retryConstraint: {{budget: {{percent: {percent}}}}}",
+            on("one")
+        );
+        object("leno.dev/v1alpha1", "XBackendTrafficPolicy", "a", "p", &spec)
+    };
+    let across = "{backendRefs: [{name: two, namespace: b, port: 80}]}";
+    let server = "{group: policy.leno.dev, kind: Server, name: s}";
+    // The forms of each object; in a step it has one of them, or is not there.
+    let objects: Vec<Vec<String>> = vec![
+        vec![
+            service("a", "one", "10.96.0.1", ", appProtocol: http"),
+            service("a", "one", "10.96.0.1", ""),
+        ],
+        vec![service("b", "two", "10.96.0.2", ", appProtocol: http")],
+        vec![object(
+            "gateway.networking.k8s.io/v1beta1",
+            "ReferenceGrant",
+            "b",
+            "g",
+            "from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}], to: [{group: '', kind: Service}]",
+        )],
+        vec![
+            object("leno.dev/v1alpha1", "Fault", "a", "f", "abort: {httpStatus: 503}, ttl: 1h"),
+            object("leno.dev/v1alpha1", "Fault", "a", "f", "abort: {httpStatus: 500}, ttl: 1h"),
+        ],
+        vec![budget(10), budget(20)],
+        vec![object("policy.leno.dev/v1beta3", "Server", "a", "s", "podSelector: {}, port: 8080")],
+        vec![route("HTTPRoute", "a", "plain", &on("one"), &to("one", ""))],
+        vec![route("HTTPRoute", "a", "across", &on("one"), across)],
+        vec![route("HTTPRoute", "a", "faulty", &on("one"), &to("one", fault))],
+        vec![route("HTTPRoute", "a", "regex", &on("one"), &to("one", &matching("/x+")))],
+        vec![route("HTTPRoute", "a", "both", &format!("{}, {server}", on("one")), &to("one", ""))],
+        vec![
+            route("HTTPRoute", "b", "changes", &on("two"), &to("two", "")),
+            route("HTTPRoute", "b", "changes", &on("two"), &to("two", &matching("/y"))),
+            route("HTTPRoute", "b", "changes", &on("none"), &to("two", "")),
+        ],
+        vec![route("GRPCRoute", "b", "grpc", &on("two"), &to("two", ""))],
+        vec![route(
+            "HTTPRoute",
+            "a",
+            "consumers",
+            "{group: '', kind: Service, name: two, namespace: b}",
+            across,
+        )],
+    ];
+    let (random, mut steps) = (Random::seeded(7), Steps::default());
+    let mut forms: Vec<usize> = objects.iter().map(|forms| random.below(forms.len() + 1)).collect();
+    for _ in 0..STEPS {
+        for _ in 0..=random.below(2) {
+            let which = random.below(objects.len());
+            forms[which] = random.below(objects[which].len() + 1);
+        }
+        let chosen = objects.iter().zip(&forms).filter_map(|(forms, form)| forms.get(*form));
+        steps.take(&chosen.cloned().collect::<Vec<_>>());
+    }
+}
+
+/// Regular expressions share the budget of their namespace: what is left for a route that stays depends on the routes before it.
+#[test]
+fn a_route_with_a_pattern_is_held_against_the_budget_in_each_world() {
+    let mut steps = Steps::default();
+    let to = |service: &str, pattern: &str| {
+        format!(
+            "{{matches: [{{path: {{type: RegularExpression, value: '{pattern}'}}}}], backendRefs: [{{name: {service}, port: 80}}]}}"
+        )
+    };
+    let on = |name: &str| format!("{{group: '', kind: Service, name: {name}}}");
+    let mine = route("HTTPRoute", "a", "r", &on("one"), &to("one", "/z+"));
+    let others = 0..=NAMESPACE_PATTERNS_BYTES_MAX / ROUTE_PATTERNS_BYTES_MAX;
+    let of_other =
+        |number: usize| service("a", &format!("n{number}"), &format!("10.96.1.{number}"), "");
+    let other = |number: usize| {
+        let name = format!("n{number}");
+        let rules = [0, 1].map(|rule| to(&name, &format!("(?:.?){{{}}}", 500 - rule - 2 * number)));
+        route("HTTPRoute", "a", &name, &on(&name), &rules.join(", "))
+    };
+    let services =
+        service("a", "one", "10.96.0.1", "") + &others.clone().map(of_other).collect::<String>();
+    let alone = [services.clone(), mine.clone()];
+    assert_eq!(steps.take(&alone).problems, []);
+    let crowded = steps.take(&[services, mine, others.map(other).collect()]);
+    let problem = crowded.problems.iter().find(|one| one.object == "HTTPRoute a/r");
+    let is_over = |one: &Problem| one.message.contains("those of the namespace need more");
+    assert!(problem.is_some_and(is_over), "{problem:?}");
+    assert_eq!(steps.take(&alone).problems, []);
+}
+
+/// A change of one route compiles no other.
+#[test]
+fn a_route_that_stays_is_not_compiled_again() {
+    let mut steps = Steps::default();
+    let on = "{group: '', kind: Service, name: one}";
+    let to = |path: &str| {
+        format!(
+            "{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: one, port: 80}}]}}"
+        )
+    };
+    let mut of = |path: &str| {
+        let routes = [("r", "/r"), ("s", path)];
+        let routes = routes.map(|(name, path)| route("HTTPRoute", "a", name, on, &to(path)));
+        let parts = [vec![service("a", "one", "10.96.0.1", "")], routes.to_vec()].concat();
+        let world = steps.take(&parts);
+        world.routes.of(&("a".into(), "one".into())).iter().map(|one| one.route.clone()).collect()
+    };
+    let (before, after): (Vec<_>, Vec<_>) = (of("/before"), of("/after"));
+    assert!(Arc::ptr_eq(&before[0], &after[0]));
+    assert!(!Arc::ptr_eq(&before[1], &after[1]));
 }
 
 #[test]
