@@ -74,6 +74,9 @@ pub struct NamespacePolicies {
     gateway: Vec<GatewayPolicy>,
 }
 
+/// Of an account or namespace that a rule refers to.
+const MISSING: &str = "does not exist; the reference admits no client";
+
 /// What the objects refer to.
 struct Objects<'a> {
     inventory: &'a Inventory,
@@ -91,6 +94,17 @@ impl Objects<'_> {
     fn has_account(&self, namespace: &str, name: &str) -> bool {
         let of_pods = self.accounts.get(namespace).is_some_and(|all| all.contains_key(name));
         name == "default" || of_pods || self.declared.contains(&(namespace, name))
+    }
+
+    /// Why nobody is admitted as an account that does not exist.
+    fn missing_account(&self, namespace: &str, name: &str) -> Option<String> {
+        let is_missing = !self.has_account(namespace, name);
+        is_missing.then(|| format!("ServiceAccount {namespace}/{name} {MISSING}"))
+    }
+
+    /// Why nobody is admitted as an account of a namespace that does not exist.
+    fn missing_namespace(&self, name: &str) -> Option<String> {
+        (!self.has_namespace(name)).then(|| format!("Namespace {name} {MISSING}"))
     }
 
     /// Whether a namespace exists, or some pod is in it.

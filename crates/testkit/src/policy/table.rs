@@ -195,7 +195,9 @@ fn identities() -> Cases {
         + with("*..cluster.local", &[("a", at, "deny")])
         + with("*. ", &[("a", at, "deny")])
         + with("no/name", &[("a", at, "deny")])
-        + with("sa:shop/ghost", &[("ghost", at, "allow p"), ("a", at, "deny")])
+        + with("sa:shop/ghost", &[("ghost", at, "deny"), ("a", at, "deny")])
+        + with("ns:none", &[("none/a", at, "deny"), ("a", at, "deny")])
+        + with("sa:shop/ghost sa:shop/a", &[("ghost", at, "deny"), ("a", at, "allow p")])
         + with("", &[("a", at, "deny"), ("-", at, "deny")])
 }
 
@@ -299,6 +301,7 @@ fn older() -> Cases {
         + with("old o s tls", &[("tls", at, "allow o"), ("a", at, "allow o"), ("-", at, "deny")])
         + with("old o s id:*", &[("a", at, "allow o"), ("tls", at, "deny")])
         + with("old o s sa:a", &[("a", at, "allow o"), ("dns:a", at, "allow o"), ("b", at, "deny")])
+        + with("old o s sa:ghost", &[("ghost", at, "deny"), ("-", at, "deny")])
         + with("old o none all", &[("-", at, "deny")])
         + with("old o app=none all", &[("-", at, "deny")])
         + with("linkerd:old o s all", &[("-", at, "deny")])

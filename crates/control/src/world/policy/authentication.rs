@@ -67,7 +67,7 @@ fn mesh_tls_clients(
     clients
 }
 
-/// Adds the clients that a reference means. An account that does not exist may come to exist, so its name is added nevertheless.
+/// Adds the clients that a reference means.
 fn add_ref(
     objects: &Objects<'_>,
     key: &Key,
@@ -78,22 +78,18 @@ fn add_ref(
     match referred(reference) {
         Some(Referred::ServiceAccount) => {
             let namespace = reference.namespace.as_deref().unwrap_or(&key.namespace);
-            clients
-                .add_account(namespace, name, objects.names)
-                .map_err(|message| (INVALID, message))?;
-            if objects.has_account(namespace, name) {
-                return Ok(());
+            if let Some(message) = objects.missing_account(namespace, name) {
+                return Err((REF_NOT_FOUND, message));
             }
-            let message = format!(
-                "ServiceAccount {namespace}/{name} does not exist; no client has its identity"
-            );
-            Err((REF_NOT_FOUND, message))
+            let added = clients.add_account(namespace, name, objects.names);
+            added.map_err(|message| (INVALID, message))
         }
         Some(Referred::Namespace) => {
-            clients.add_namespace(name, objects.names).map_err(|message| (INVALID, message))?;
-            let exists = objects.has_namespace(name);
-            let message = format!("Namespace {name} does not exist; no client has its identities");
-            exists.then_some(()).ok_or((REF_NOT_FOUND, message))
+            if let Some(message) = objects.missing_namespace(name) {
+                return Err((REF_NOT_FOUND, message));
+            }
+            let added = clients.add_namespace(name, objects.names);
+            added.map_err(|message| (INVALID, message))
         }
         _ => {
             let message = format!(

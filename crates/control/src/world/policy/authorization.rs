@@ -315,13 +315,10 @@ fn authentication_of(
     {
         let field = format!("spec.client.meshTLS.serviceAccounts[{number}]");
         let namespace = namespace.as_deref().unwrap_or(&object.key.namespace);
-        if let Err(message) = clients.add_account(namespace, name, objects.names) {
-            report.wrong(object, INVALID, field, message);
-        } else if !objects.has_account(namespace, name) {
-            let message = format!(
-                "ServiceAccount {namespace}/{name} does not exist; no client has its identity"
-            );
+        if let Some(message) = objects.missing_account(namespace, name) {
             report.wrong(object, REF_NOT_FOUND, field, message);
+        } else if let Err(message) = clients.add_account(namespace, name, objects.names) {
+            report.wrong(object, INVALID, field, message);
         }
     }
     if clients.len() == 0 {

@@ -328,20 +328,18 @@ impl Reading<'_> {
         let name = account.name.as_str();
         if name == "*" {
             let field = ".serviceAccount.namespace";
-            clients.add_namespace(namespace, names).map_err(|message| (INVALID, field, message))?;
-            let message =
-                || format!("Namespace {namespace} does not exist; no client has its identities");
-            let exists = self.objects.has_namespace(namespace);
-            return exists.then_some(()).ok_or_else(|| (REF_NOT_FOUND, field, message()));
+            if let Some(message) = self.objects.missing_namespace(namespace) {
+                return Err((REF_NOT_FOUND, field, message));
+            }
+            let added = clients.add_namespace(namespace, names);
+            return added.map_err(|message| (INVALID, field, message));
         }
         let field = ".serviceAccount";
+        if let Some(message) = self.objects.missing_account(namespace, name) {
+            return Err((REF_NOT_FOUND, field, message));
+        }
         let added = clients.add_account(namespace, name, names);
-        added.map_err(|message| (INVALID, field, message))?;
-        let message = || {
-            format!("ServiceAccount {namespace}/{name} does not exist; no client has its identity")
-        };
-        let exists = self.objects.has_account(namespace, name);
-        exists.then_some(()).ok_or_else(|| (REF_NOT_FOUND, field, message()))
+        added.map_err(|message| (INVALID, field, message))
     }
 }
 

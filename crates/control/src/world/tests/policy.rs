@@ -121,7 +121,8 @@ fn mistakes_are_reported_on_their_objects() {
     check(
         &["mtls m sa:shop/ghost"],
         &[
-            "MeshTLSAuthentication shop/m: spec.identityRefs[0]: ServiceAccount shop/ghost does not exist; no client has its identity",
+            "MeshTLSAuthentication shop/m: spec.identityRefs[0]: ServiceAccount shop/ghost does not exist; the reference admits no client",
+            "MeshTLSAuthentication shop/m: spec: names no identity; rules that require it admit no client",
         ],
     );
     check(
