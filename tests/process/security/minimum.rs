@@ -1,5 +1,5 @@
-//! An XAuthorizationPolicy and the minimum policy of a namespace through real proxies. The tables are in
-//! `crates/control/src/world/tests/{gateway_policy,minimum}.rs`.
+//! An XAuthorizationPolicy and the minimum policy of a namespace that change under real proxies. Their rows are in the table of
+//! `policy_table.rs`.
 
 use super::policy_objects::{LENO, Says, check, object, policy, server};
 use super::{Applications, HTTP_PORT, TCP_PORT};

@@ -1,6 +1,9 @@
-//! The rows of the table of access policy.
+//! The rows of the table of access policy. Those of the Gateway API's policy and of the minimum are in files of their own.
 
 use super::{Case, Cases, Row};
+
+mod gateway;
+mod minimum;
 
 /// Rows of client, what it does, and the verdict, under the objects of the lines.
 fn check(lines: &[&str], rows: &[Row]) -> Cases {
@@ -20,9 +23,13 @@ pub fn cases() -> Cases {
         + protocols()
         + audits()
         + older()
+        + rates()
+        + gateway::rows()
+        + minimum::rows()
 }
 
 const IP: &str = "-@8.8.8.8";
+const OPEN: &str = "allow all-unauthenticated";
 
 /// Default policies, of a pod before those of its namespace, under either prefix.
 fn defaults() -> Cases {
@@ -402,4 +409,30 @@ fn audits() -> Cases {
                 ("-", bytes, "audit"),
             ],
         )
+}
+
+/// A rate limit admits no client and denies none.
+fn rates() -> Cases {
+    let with = |server: &str, limit: &str, rows: &[Row]| {
+        let limit = format!("rate l s {limit}");
+        check(&[server, &limit], rows)
+    };
+    let get = "8080 GET /x";
+    with("server s 8080 HTTP/1", "total=1000", &[("a", get, "deny"), ("-", get, "deny")])
+        + with(
+            "server s 8080 HTTP/1 all-unauthenticated",
+            "identity=1000 shop/a=1000",
+            &[("a", get, OPEN), ("b", get, OPEN), ("-", get, OPEN)],
+        )
+        + with(
+            "server s 8080 HTTP/2 all-authenticated",
+            "total=1000 identity=1000",
+            &[("a", "8080 h2 GET /x", "allow all-authenticated"), ("-", "8080 h2 GET /x", "deny")],
+        )
+        + with(
+            "server s 8080 - audit",
+            "total=1000",
+            &[("-", get, "audit"), ("a", "8080", "audit")],
+        )
+        + check(&["rate l none total=1"], &[("-", get, OPEN), ("a", get, OPEN)])
 }
