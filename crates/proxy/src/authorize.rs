@@ -118,7 +118,7 @@ impl Decided {
     }
 
     /// The route that takes a request. No route takes one whose path can be read in two ways.
-    fn route_of(&self, request: &View<'_>) -> Option<&InboundRoute> {
+    pub fn route_of(&self, request: &View<'_>) -> Option<&InboundRoute> {
         match &self.routes {
             _ if request.is_ambiguous() => None,
             Some(index) => index.route_of(&self.policy, request),
@@ -469,7 +469,7 @@ fn too_many(used_up: UsedUp) -> LocalReply {
 #[must_use]
 pub fn noted(
     thread: &ThreadContext,
-    policy: &Arc<InboundPolicy>,
+    decided: &Decided,
     connection: &Connection,
     request: Option<&View<'_>>,
     mut refusal: Refusal,
@@ -477,7 +477,8 @@ pub fn noted(
     if !matches!(refusal.ending, Ending::PolicyDenied | Ending::NoRoute) {
         return refusal;
     }
-    let route = request.and_then(|request| policy::route_of(policy, request));
+    let policy = &decided.policy;
+    let route = request.and_then(|request| decided.route_of(request));
     let number = thread.shared.denials.note(Denial {
         at: SystemTime::now(),
         client: connection.client,
@@ -519,13 +520,12 @@ impl OpenGuard<'_> {
             let by_route = self.route.is_some_and(by_route);
             let decided =
                 self.policy.decide_anew(self.thread, policy, self.transport, self.connection);
-            if let Err(refusal) = decided.verdict
+            if let Err(refusal) = decided.verdict.clone()
                 && !by_route
             {
                 // Counted only now: that it was let in was counted when it came.
                 decided.counter.add(1);
-                let policy = &decided.policy;
-                return Some(noted(self.thread, policy, self.connection, None, refusal));
+                return Some(noted(self.thread, &decided, self.connection, None, refusal));
             }
         }
         let mut open = self.policy.open.borrow_mut();

@@ -486,9 +486,9 @@ impl<'a> ToApplication<'a> {
     /// The refusal with the id of its record.
     fn noted(&self, refusal: Refusal, request: Option<&View<'_>>) -> Refusal {
         let decided = self.decided.borrow();
-        match decided.as_ref().map(|decided| &decided.policy) {
-            Some(policy) => {
-                authorize::noted(self.thread, policy, &self.connection, request, refusal)
+        match &*decided {
+            Some(decided) => {
+                authorize::noted(self.thread, decided, &self.connection, request, refusal)
             }
             None => refusal,
         }
@@ -557,8 +557,7 @@ impl Side for ToApplication<'_> {
         }
         let is_prober = |agent: &str| agent.starts_with("kube-probe/") || agent == "leno-probe";
         let decided = self.decided.borrow();
-        let policy = decided.as_ref().map(|decided| &*decided.policy);
-        let route = policy.and_then(|policy| leno_model::policy::route_of(policy, request));
+        let route = decided.as_ref().and_then(|decided| decided.route_of(request));
         request.path() == "/grpc.health.v1.Health/Check"
             || request.any_header("user-agent", &mut { is_prober })
             || route.is_some_and(|route| *route.resource.name() == *"probe")

@@ -209,7 +209,7 @@ impl Table {
             Kind::Http1 => Version::Http1,
             Kind::Http2 => Version::Http2,
         };
-        let (method, raw) = (request.method().as_bytes(), request.raw_path());
+        let (method, raw) = (request.raw_method(), request.raw_path());
         let place = place(raw);
         match &scope.recent.borrow()[place] {
             Some(edge) if edge.is_of(version, method, raw) => return edge.add(),

@@ -77,6 +77,15 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The method as the client wrote it.
+    #[must_use]
+    pub fn raw_method(&self) -> &'a [u8] {
+        match &self.source {
+            Source::Http1(head, bytes) => head.method_bytes(bytes),
+            Source::Http2(parts) => parts.method.as_str().as_bytes(),
+        }
+    }
+
     /// The first value of a header (lower-case name) that is UTF-8.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
