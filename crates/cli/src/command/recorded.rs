@@ -38,12 +38,9 @@ impl Recorded {
     /// The control plane does not answer.
     pub(crate) fn of_namespaces(home: &Home, namespaces: &BTreeSet<&str>) -> anyhow::Result<Self> {
         let mut recorded = Self::default();
-        for (number, namespace) in namespaces.iter().enumerate() {
-            let answer =
-                ask(home, &format!("/diagnostics/record?namespace={}", encoded(namespace)))?;
-            if number == 0 {
-                warn_of_missing(&answer);
-            }
+        if let Some(path) = path_of(namespaces) {
+            let answer = ask(home, &path)?;
+            warn_of_missing(&answer);
             recorded.add(&answer);
         }
         Ok(recorded)
@@ -99,6 +96,16 @@ impl Recorded {
     }
 }
 
+/// One question for all namespaces: each question goes to all replicas. `None` where there is no namespace to ask about.
+fn path_of(namespaces: &BTreeSet<&str>) -> Option<String> {
+    const PATH: &str = "/diagnostics/record";
+    let first = namespaces.first()?;
+    Some(match namespaces.len() {
+        1 => format!("{PATH}?namespace={}", encoded(first)),
+        _ => PATH.to_owned(),
+    })
+}
+
 /// Requests and connections that did not reach the application.
 pub(crate) fn denied(decided: &[Decided]) -> u64 {
     let is_denied = |one: &&Decided| VERDICTS[..DENIED].contains(&one.verdict.as_str());
@@ -109,6 +116,17 @@ pub(crate) fn denied(decided: &[Decided]) -> u64 {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn one_question_is_asked() {
+        let check = |namespaces: &[&str], expected: Option<&str>| {
+            let namespaces = namespaces.iter().copied().collect();
+            assert_eq!(path_of(&namespaces).as_deref(), expected, "{namespaces:?}");
+        };
+        check(&[], None);
+        check(&["shop"], Some("/diagnostics/record?namespace=shop"));
+        check(&["shop", "other"], Some("/diagnostics/record"));
+    }
 
     #[test]
     fn verdicts_are_summed_by_rule_and_the_worst_is_first() {

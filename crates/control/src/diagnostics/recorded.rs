@@ -1,7 +1,8 @@
 //! Answers from what proxies report.
 //!
 //! - `/diagnostics/applied?namespace=NAMESPACE`: which proxies have applied what was sent to them; all where no namespace is named.
-//! - `/diagnostics/record?namespace=NAMESPACE&workload=KIND/NAME`: what reached its workloads, or one of them, within the last hour.
+//! - `/diagnostics/record?namespace=NAMESPACE&workload=KIND/NAME`: what reached its workloads, or one of them, within the last hour; those
+//!   of all namespaces where none is named.
 //! - `/diagnostics/suggest?namespace=NAMESPACE&audit=true`: the least policy that allows that.
 //! - `PUT /diagnostics/simulate?namespace=NAMESPACE` with manifests as its body: what they would change, for all namespaces where none
 //!   is named.
@@ -42,8 +43,8 @@ pub struct Recorded<'a> {
 pub fn of_record(path: &str, query: &str) -> Option<Option<String>> {
     let namespace = Query::read(query).get("namespace").map(str::to_owned);
     match path {
-        "/diagnostics/record" | "/diagnostics/suggest" => namespace.map(Some),
-        "/diagnostics/simulate" => Some(namespace),
+        "/diagnostics/suggest" => namespace.map(Some),
+        "/diagnostics/record" | "/diagnostics/simulate" => Some(namespace),
         _ => None,
     }
 }
@@ -59,7 +60,7 @@ impl<'a> Recorded<'a> {
         let query = Query::read(query);
         match path {
             "/diagnostics/applied" => Some(Ok(self.applied(&query))),
-            "/diagnostics/record" => Some(self.seen(&query)),
+            "/diagnostics/record" => Some(Ok(self.seen(&query))),
             "/diagnostics/suggest" => Some(self.suggested(&query)),
             "/diagnostics/simulate" => Some(self.simulated(body)),
             _ => None,
@@ -79,20 +80,19 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    fn seen(&self, query: &Query) -> Result<Value, Refused> {
-        let namespace = query.get("namespace").ok_or(USAGE)?;
+    fn seen(&self, query: &Query) -> Value {
         let wanted = query.get("workload").map(|text| text.split_once('/').unwrap_or(("", text)));
         let is_wanted = |seen: &&Seen| {
             let (_, kind, name) = &seen.workload;
             wanted.is_none_or(|wanted| wanted == (&**kind, &**name))
         };
         let workloads = self.gathered.seen.iter().filter(is_wanted);
-        Ok(json!({
-            "namespace": namespace,
+        json!({
+            "namespace": query.get("namespace"),
             "reach_seconds": self.gathered.reach.as_secs(),
             "workloads": workloads.map(workload).collect::<Vec<_>>(),
             "missing": self.missing(),
-        }))
+        })
     }
 
     fn simulated(&self, body: Option<&str>) -> Result<Value, Refused> {
