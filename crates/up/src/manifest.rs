@@ -184,8 +184,9 @@ pub fn read(sources: &[PathBuf]) -> Loaded {
 }
 
 /// Groups of routes and policies.
-const CONTROL_PLANE_GROUPS: [&str; 5] = [
+const CONTROL_PLANE_GROUPS: [&str; 6] = [
     "gateway.networking.k8s.io/",
+    "gateway.networking.x-k8s.io/",
     "leno.dev/",
     "discovery.k8s.io/",
     "policy.leno.dev/",
@@ -433,6 +434,10 @@ mod tests {
             "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\n",
             &[],
         );
+        for kind in ["XAuthorizationPolicy", "XBackendTrafficPolicy"] {
+            let version = "gateway.networking.x-k8s.io/v1alpha1";
+            check(&format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n"), &[]);
+        }
         check("kind: Pod\n", &["! a.yaml:1: Pod: every object needs apiVersion and kind"]);
         check(
             "apiVersion: v1\nkind: Pod\n",

@@ -22,7 +22,10 @@ const KINDS: &[&str] = &[
     "MeshTLSAuthentication",
     "NetworkAuthentication",
     "HTTPLocalRateLimitPolicy",
+    "ServerAuthorization",
     "XAuthorizationPolicy",
+    "XBackendTrafficPolicy",
+    "Fault",
 ];
 
 /// Fields of routes and policies, wherever they are.
