@@ -67,22 +67,19 @@ pub fn suggest(today: &Today<'_>, seen: &[Seen], audit: bool) -> Suggestion {
     let (mut plans, mut notes) = plan::plans(today, seen);
     let mut servers = String::new();
     plans.iter().for_each(|plan| plan.server(&mut servers, false));
-    // Health probes are admitted by the Server alone.
     let with_servers = today.with(&servers);
     for plan in &mut plans {
         let policy = with_servers.inbound(&plan.pod.id, plan.port);
-        let is_admitted = |entry: &Entry| {
-            let judged = policy.as_ref().map(|policy| judge(policy, entry));
-            judged.is_some_and(|judged| judged.outcome() == Some(Outcome::Allowed))
-        };
-        plan.needed = plan.seen.iter().filter(|(entry, _)| !is_admitted(entry)).cloned().collect();
+        let governing = today.world.governing_policy(plan.pod, plan.port);
+        plan.look(policy.as_ref(), governing.as_ref());
     }
-    plans.retain(|plan| !plan.needed.is_empty());
+    plans.retain(|plan| !plan.needed.is_empty() || !plan.ungoverned.is_empty());
     let mut rules = Rules::new(today);
     for plan in &plans {
         plan.server(&mut rules.text, audit);
         rules.of(plan);
     }
+    notes.extend(rules.notes);
     let yaml = rules.text;
     let world = today.with(&yaml);
     let missed = missed(&world, &plans);

@@ -5,9 +5,10 @@ use super::yaml::{self, cut};
 use crate::record::Seen;
 use crate::source::policy::LENO;
 use crate::world::pod::Pod;
+use crate::world::policy::GATEWAY_KIND;
 use leno_model::name::Resource;
 use leno_model::policy::{InboundPolicy, InboundProtocol};
-use leno_model::record::Entry;
+use leno_model::record::{Entry, Outcome, judge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -21,11 +22,15 @@ pub(super) struct Plan<'w> {
     pub(super) name: String,
     /// Whether the Server does not exist yet.
     pub(super) is_new: bool,
+    /// XAuthorizationPolicies alone decide about the port: it needs no Server.
+    pub(super) is_gateways: bool,
     pub(super) protocol: InboundProtocol,
     /// What passed, with counts.
     pub(super) seen: Vec<(Entry, u64)>,
     /// What a Server alone does not admit.
     pub(super) needed: Vec<(Entry, u64)>,
+    /// What XAuthorizationPolicies that select the pod do not admit.
+    pub(super) ungoverned: Vec<(Entry, u64)>,
 }
 
 /// A plan for each port that was reached, and what is not in a plan.
@@ -73,15 +78,37 @@ impl<'w> Plan<'w> {
         policy: &InboundPolicy,
         names: &mut BTreeSet<String>,
     ) -> Self {
+        let is_gateways = policy.server.kind() == GATEWAY_KIND;
         let (group, name, is_new) = match &policy.server {
             Resource::Object { group, name, .. } if policy.server.kind() == "server" => {
                 (group.clone(), name.to_string(), false)
             }
-            _ => (LENO.into(), unused(names, format!("{workload}-{port}")), true),
+            _ => (LENO.into(), unused(names, format!("{workload}-{port}")), !is_gateways),
         };
         let protocol = policy.protocol;
-        let (seen, needed) = (Vec::new(), Vec::new());
-        Self { pod, port, group, name, is_new, protocol, seen, needed }
+        let (seen, needed, ungoverned) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pod, port, group, name, is_new, is_gateways, protocol, seen, needed, ungoverned }
+    }
+
+    /// Finds what needs a rule: what `policy` does not admit, and what the pod's XAuthorizationPolicies do not.
+    pub(super) fn look(
+        &mut self,
+        policy: Option<&InboundPolicy>,
+        governing: Option<&InboundPolicy>,
+    ) {
+        let admits = |policy: &InboundPolicy, entry: &Entry| {
+            judge(policy, entry).outcome() == Some(Outcome::Allowed)
+        };
+        // Health probes are admitted by the Server alone.
+        let denied = self.seen.iter().filter(|(one, _)| !policy.is_some_and(|of| admits(of, one)));
+        let denied: Vec<_> = denied.cloned().collect();
+        if let Some(governing) = governing {
+            let ungoverned = denied.iter().filter(|(one, _)| !admits(governing, one));
+            self.ungoverned = ungoverned.cloned().collect();
+        }
+        if !self.is_gateways {
+            self.needed = denied;
+        }
     }
 
     /// Writes its Server, where it is a new one.

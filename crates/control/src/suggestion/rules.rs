@@ -3,7 +3,7 @@
 use super::Today;
 use super::clients::{Clients, Match, Who, by_path, clients};
 use super::plan::{Plan, unused};
-use super::yaml::{head, quoted, scalar};
+use super::yaml::{gateway_policy, head, quoted, scalar};
 use crate::source::policy::GATEWAY;
 use crate::world::World;
 use ipnet::IpNet;
@@ -15,6 +15,8 @@ use std::fmt::Write as _;
 /// Rules under way.
 pub(super) struct Rules<'a> {
     pub(super) text: String,
+    /// What no rule can admit.
+    pub(super) notes: Vec<String>,
     world: &'a World,
     trust_domain: &'a str,
     /// Names that are taken.
@@ -38,8 +40,11 @@ impl<'a> Rules<'a> {
         let names = names.chain(inventory.network_authentications.iter().map(|one| &one.key));
         let names = names.chain(inventory.http_routes.iter().map(|one| &one.key));
         let names = names.chain(inventory.grpc_routes.iter().map(|one| &one.key));
+        let of_gateway = inventory.gateway_authorization_policies.iter().map(|one| &one.key);
+        let names = names.chain(of_gateway);
         Self {
             text: String::new(),
+            notes: Vec::new(),
             world: today.world,
             trust_domain: &today.names.trust_domain,
             names: names.map(|key| key.name.to_string()).collect(),
@@ -49,6 +54,12 @@ impl<'a> Rules<'a> {
 
     /// Writes the rules of a port.
     pub(super) fn of(&mut self, plan: &Plan<'_>) {
+        if !plan.ungoverned.is_empty() {
+            self.of_gateway(plan);
+        }
+        if plan.needed.is_empty() {
+            return;
+        }
         let by_path = by_path(&plan.needed, plan.protocol).filter(|_| plan.is_new);
         let Some(groups) = by_path else {
             let target = Target { group: &plan.group, kind: "Server", name: &plan.name };
@@ -60,6 +71,49 @@ impl<'a> Rules<'a> {
             let name = self.unused(format!("{}-{}", plan.name, word(&matches)));
             self.route(plan, (kind, &name), &matches);
             self.rules(plan, &Target { group: GATEWAY, kind, name: &name }, &clients);
+        }
+    }
+
+    /// One more XAuthorizationPolicy: it adds clients to those of the others. It knows clients by their SPIFFE IDs only.
+    fn of_gateway(&mut self, plan: &Plan<'_>) {
+        let mut sources = String::new();
+        let mut strangers = 0;
+        for (client, count) in clients(&plan.ungoverned) {
+            let seen = seen(count);
+            let account = match &client {
+                Who::Identity(name) => self.account(name),
+                Who::Network(_) => None,
+            };
+            let _ = match (&client, account) {
+                (_, Some((namespace, account))) => {
+                    let (account, namespace) = (scalar(&account), scalar(&namespace));
+                    writeln!(
+                        sources,
+                        "    - type: ServiceAccount # {seen}\n      serviceAccount:\n        name: {account}\n        namespace: {namespace}"
+                    )
+                }
+                (Who::Identity(PeerName::Spiffe(id)), None) => {
+                    let id = quoted(id.as_str());
+                    writeln!(sources, "    - type: SPIFFE # {seen}\n      spiffe: {id}")
+                }
+                _ => {
+                    strangers += 1;
+                    Ok(())
+                }
+            };
+        }
+        let port = plan.port;
+        if strangers > 0 {
+            let (kind, name) = plan.pod.workload();
+            self.notes.push(format!(
+                "port {port} of {kind}/{name}: {strangers} clients have no SPIFFE ID, and XAuthorizationPolicies select the pod: they cannot admit these clients by address. Give the clients a proxy"
+            ));
+        }
+        if !sources.is_empty() {
+            let name = self.unused(format!("{}-clients", plan.name));
+            gateway_policy(&mut self.text, plan.pod, (&name, port));
+            self.text.push_str("    sources:\n");
+            self.text.push_str(&sources);
         }
     }
 

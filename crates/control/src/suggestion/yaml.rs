@@ -1,5 +1,6 @@
 //! Objects as a person would write them in YAML.
 
+use crate::source::backend_policy::GATEWAY_EXPERIMENTAL;
 use crate::source::policy::LENO;
 use crate::world::pod::Pod;
 use leno_model::policy::InboundProtocol;
@@ -46,6 +47,24 @@ pub(crate) fn server(
     if let Some(protocol) = protocol {
         let _ = writeln!(text, "  proxyProtocol: {protocol}");
     }
+}
+
+/// An XAuthorizationPolicy for a port of the pods that are selected like this one, up to the `sources` of its one rule.
+pub(crate) fn gateway_policy(text: &mut String, pod: &Pod, (name, port): (&str, u16)) {
+    let api = format!("{GATEWAY_EXPERIMENTAL}/v1alpha1");
+    head(text, &api, "XAuthorizationPolicy", (&pod.id.namespace, name));
+    text.push_str(
+        "  targetRefs:\n  - group: \"\"\n    kind: Pod\n    selector:\n      matchLabels:",
+    );
+    let labels = pod.selecting_labels();
+    text.push_str(if labels.is_empty() { " {}\n" } else { "\n" });
+    for (label, value) in labels {
+        let _ = writeln!(text, "        {}: {}", scalar(label), quoted(value));
+    }
+    let _ = writeln!(
+        text,
+        "  action: ALLOW\n  enforcementLevel: Network\n  rules:\n  - networkAttributes:\n      ports: [{port}]"
+    );
 }
 
 /// A name that is not too long.

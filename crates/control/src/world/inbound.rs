@@ -38,7 +38,7 @@ impl World {
     }
 
     /// The protocol of a port that no Server selects.
-    fn protocol_of(&self, pod: &Pod, port: u16) -> InboundProtocol {
+    pub(super) fn protocol_of(&self, pod: &Pod, port: u16) -> InboundProtocol {
         match self.declared_of(pod, port) {
             None => InboundProtocol::Detect { timeout: DETECT_TIMEOUT },
             Some(Declared::Http1) => InboundProtocol::Http1,

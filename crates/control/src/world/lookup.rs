@@ -4,7 +4,7 @@ use super::pod::Pod;
 use super::service::{Service, ServiceKey};
 use super::{CONTROL_ACCOUNT, World};
 use leno_model::name::{Resource, WorkloadId};
-use leno_model::policy::Authorization;
+use leno_model::policy::{Authorization, InboundPolicy};
 use leno_model::workload::Endpoint;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -39,6 +39,13 @@ impl World {
     #[must_use]
     pub fn governing(&self, pod: &Pod, port: u16) -> Option<Vec<Authorization>> {
         self.policies.of(&pod.id.namespace).governing(pod, port)
+    }
+
+    /// What XAuthorizationPolicies alone decide about a pod's port, where one selects the pod. Without probes.
+    #[must_use]
+    pub fn governing_policy(&self, pod: &Pod, port: u16) -> Option<InboundPolicy> {
+        let protocol = self.protocol_of(pod, port);
+        self.policies.of(&pod.id.namespace).governing_policy(pod, (port, protocol))
     }
 
     #[must_use]

@@ -42,6 +42,7 @@ use server::Server;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+pub use gateway::KIND as GATEWAY_KIND;
 pub use report::ObjectVerdict;
 
 /// Rules of one Server, namespace or route.
@@ -197,6 +198,15 @@ impl NamespacePolicies {
     /// The clients that XAuthorizationPolicies admit to a pod's port, where one selects the pod.
     pub(super) fn governing(&self, pod: &Pod, port: u16) -> Option<Vec<Authorization>> {
         Governing::find(&self.gateway, pod, port).map(Governing::bounds)
+    }
+
+    /// The same as a policy of the port, without probes.
+    pub(super) fn governing_policy(
+        &self,
+        pod: &Pod,
+        (port, protocol): (u16, InboundProtocol),
+    ) -> Option<InboundPolicy> {
+        Some(Governing::find(&self.gateway, pod, port)?.policy(protocol))
     }
 
     /// The Server that selects a pod's port.

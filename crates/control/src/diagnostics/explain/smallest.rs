@@ -3,7 +3,6 @@
 use super::Asked;
 use super::decision::Decision;
 use super::party::Client;
-use crate::source::backend_policy::GATEWAY_EXPERIMENTAL;
 use crate::source::policy::{GATEWAY, LENO};
 use crate::suggestion::yaml::{self, cut, head, quoted, scalar};
 use crate::world::World;
@@ -84,16 +83,7 @@ fn route_target(route: &Resource) -> Target {
 /// A policy besides those that select the pod: each of them adds clients.
 fn gateway_rule(text: &mut String, client: &Client<'_>, (pod, port): (&Arc<Pod>, u16)) {
     let name = cut(format!("{}-{port}-from-{}", pod.workload().1, name_of(client)));
-    let api = format!("{GATEWAY_EXPERIMENTAL}/v1alpha1");
-    head(text, &api, "XAuthorizationPolicy", (&pod.id.namespace, &name));
-    text.push_str(
-        "  targetRefs:\n  - group: \"\"\n    kind: Pod\n    selector:\n      matchLabels:\n",
-    );
-    for (label, value) in pod.selecting_labels() {
-        let _ = writeln!(text, "        {}: {}", scalar(label), quoted(value));
-    }
-    let _ = writeln!(text, "  action: ALLOW\n  enforcementLevel: Network\n  rules:");
-    let _ = writeln!(text, "  - networkAttributes:\n      ports: [{port}]");
+    yaml::gateway_policy(text, pod, (&name, port));
     match (client.pod, client.identity()) {
         (Some(pod), Some(_)) => {
             let (account, of) = (scalar(&pod.service_account), scalar(&pod.id.namespace));

@@ -37,7 +37,7 @@ const EXPERIMENTAL: &str =
 const NOBODY: &str = "the policy admits no client";
 const NO_RULE: &str = "the rule admits no client";
 /// The kind in resources, as metrics and messages have it.
-pub(super) const KIND: &str = "xauthorizationpolicy";
+pub const KIND: &str = "xauthorizationpolicy";
 
 type Object = Sourced<Policy<Value>>;
 
