@@ -291,7 +291,7 @@ fn default_http(backend: &Backend) -> HttpRoutes {
 fn default_opaque(backend: &Backend) -> OpaqueRoutes {
     OpaqueRoutes {
         routes: vec![OpaqueRoute {
-            resource: Resource::default_named("opaque"),
+            resource: Resource::default_named("opaq"),
             server_names: Vec::new(),
             rules: vec![Distribution::First(vec![backend.clone()])],
         }],

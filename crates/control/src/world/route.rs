@@ -48,7 +48,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use traffic::{Said, Traffic};
-use verdict::{Findings, OnServer, Verdict};
+use verdict::{Findings, NO_MATCHING_PARENT, OnServer, Verdict};
 
 /// Latency assumed of an endpoint that has shown none, and how fast the average forgets: linkerd's figures.
 const DEFAULT_LATENCY: Duration = Duration::from_millis(30);
@@ -96,9 +96,6 @@ struct Rule<'a> {
     /// Fields without which the rule is served, with the reason.
     left_out: Vec<(String, String)>,
 }
-
-/// Why a Service does not take a route.
-const NO_MATCHING_PARENT: &str = "NoMatchingParent";
 
 macro_rules! backends {
     ($rule:expr, $wish:path) => {

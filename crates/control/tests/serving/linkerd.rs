@@ -3,6 +3,8 @@
 //!
 //! - `shown.rs`: the whole message as text; no field is left out.
 //! - `pairs.rs`: the pairs, each with its source.
+//! - `outbound.rs`: the same for messages to clients of a Service.
+//! - `status.rs`: the same for conditions of routes.
 //!
 //! Everywhere, Leno's messages have two things more:
 //!
@@ -20,8 +22,10 @@ use pairs::{PAIRS, Pair};
 use std::path::Path;
 use std::sync::Arc;
 
+mod outbound;
 mod pairs;
 mod shown;
+mod status;
 
 /// The names of Linkerd's own tests.
 fn names() -> MeshNames {
@@ -32,27 +36,66 @@ fn names() -> MeshNames {
     }
 }
 
-/// Manifests from lines of `KIND [NAMESPACE/]NAME SPEC`; earlier objects are older.
+/// Manifests from lines of `KIND [NAMESPACE/]NAME [ANNOTATIONS] SPEC`, both in braces; earlier objects are older. Routes are Linkerd's
+/// where they are on a Server and do not say `gateway:HTTPRoute`, and the Gateway API's otherwise.
 fn manifests(objects: &[&str]) -> String {
     let mut text = String::new();
     for (age, object) in objects.iter().enumerate() {
         let mut words = object.splitn(3, ' ');
         let (kind, name) = (words.next().unwrap(), words.next().unwrap());
-        let spec = words.next().map_or(String::new(), |spec| format!("spec: {spec}\n"));
+        let (annotations, spec) = match words.next() {
+            None => ("{}", None),
+            Some(rest) => match rest.split_once("} {") {
+                Some((annotations, _)) if annotations.contains(".io/") => {
+                    let (annotations, spec) = rest.split_at(annotations.len() + 1);
+                    (annotations, Some(spec))
+                }
+                _ => ("{}", Some(rest)),
+            },
+        };
+        let spec = spec.map_or(String::new(), |spec| format!("spec: {spec}\n"));
         let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
         let version = match kind {
+            "gateway:HTTPRoute" => "gateway.networking.k8s.io/v1",
+            "HTTPRoute" if !spec.contains("kind: Server") => "gateway.networking.k8s.io/v1",
+            "GRPCRoute" => "gateway.networking.k8s.io/v1",
+            "TCPRoute" => "gateway.networking.k8s.io/v1alpha2",
             "Server" | "HTTPRoute" => "policy.linkerd.io/v1beta3",
             "ServerAuthorization" => "policy.linkerd.io/v1beta1",
-            "ServiceAccount" => "v1",
+            "ServiceAccount" | "Service" => "v1",
             _ => "policy.linkerd.io/v1alpha1",
         };
+        let kind = kind.trim_start_matches("gateway:");
         text += &format!(
             "---\napiVersion: {version}\nkind: {kind}\n\
-             metadata: {{name: {name}, namespace: {namespace}, labels: {{app: app-0}}, \
+             metadata: {{name: {name}, namespace: {namespace}, labels: {{app: app-0}}, annotations: {annotations}, \
              creationTimestamp: '2026-01-01T00:00:{age:02}Z'}}\n{spec}"
         );
     }
     text
+}
+
+/// The world of these objects.
+fn world_of(objects: &[&str], (source, text, version): (&str, String, u64)) -> Arc<World> {
+    let mut layers = Layers::default();
+    let text = text + &manifests(objects);
+    layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), &text));
+    let inventory = layers.inventory();
+    assert!(inventory.problems.is_empty(), "{source}: {:#?}", inventory.problems);
+    Arc::new(World::build(&inventory, &names(), version))
+}
+
+/// Lines without indentation.
+fn lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| line.trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// What a pair expects of us: Linkerd's text, or ours where it differs for a reason.
+fn expected(linkerd: &'static str, differs: Option<(&str, &'static str)>) -> &'static str {
+    let Some((why, ours)) = differs else { return linkerd };
+    assert!(!why.is_empty() && lines(ours) != lines(linkerd), "{ours}");
+    ours
 }
 
 /// The pod of all pairs; it runs as account `web`.
@@ -64,12 +107,7 @@ fn pod(annotations: &str, containers: &str) -> String {
 }
 
 fn world(pair: &Pair, version: u64) -> Arc<World> {
-    let mut layers = Layers::default();
-    let text = pod(pair.annotations, pair.containers) + &manifests(pair.objects);
-    layers.put(0, "m.yaml".into(), parse(&Arc::from(Path::new("m.yaml")), &text));
-    let inventory = layers.inventory();
-    assert!(inventory.problems.is_empty(), "{}: {:#?}", pair.source, inventory.problems);
-    Arc::new(World::build(&inventory, &names(), version))
+    world_of(pair.objects, (pair.source, pod(pair.annotations, pair.containers), version))
 }
 
 #[tokio::test]
@@ -83,23 +121,10 @@ async fn messages_are_those_of_linkerd() {
         let asked = inbound::request(&workload, pair.port);
         let message = client.get_port(asked).await.unwrap().into_inner();
         let found = shown::server(&message);
-        let expected = match pair.differs {
-            Some((_, ours)) => ours,
-            None => pair.linkerd,
-        };
-        let lines = |text: &str| -> Vec<String> {
-            text.lines()
-                .map(|line| line.trim().to_owned())
-                .filter(|line| !line.is_empty())
-                .collect()
-        };
+        let expected = expected(pair.linkerd, pair.differs);
         if lines(&found) != lines(expected) {
             wrong.push(format!("{}\nfound:\n{found}expected:{expected}", pair.source));
         }
-        assert!(
-            pair.differs
-                .is_none_or(|(why, ours)| !why.is_empty() && lines(ours) != lines(pair.linkerd))
-        );
     }
     let test = |pair: &Pair| pair.source.split(" (").next().unwrap();
     let sources: std::collections::BTreeSet<_> = PAIRS.iter().map(test).collect();

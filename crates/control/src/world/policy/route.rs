@@ -1,7 +1,7 @@
 //! Routes on Servers: which requests a port serves, and the targets of policies for requests.
 
 use super::group;
-use super::report::{INVALID, Report, TARGET_NOT_FOUND, TOO_MANY};
+use super::report::{INVALID, Report, TOO_MANY};
 use super::server::Server;
 use crate::source::route::Route;
 use crate::source::{Inventory, Key, Sourced};
@@ -10,7 +10,7 @@ use crate::world::route::parent::{
     Kind, PARENTS_MAX, Parent, PatternsByNamespace, by_age, host_match, parents_of_grpc,
     parents_of_http, patterns_of_namespace, too_many_parents,
 };
-use crate::world::route::verdict::OnServer;
+use crate::world::route::verdict::{NO_MATCHING_PARENT, OnServer};
 use gateway_api::grpcroutes::GrpcRoute;
 use gateway_api::httproutes::HttpRoute;
 use leno_model::limit::{
@@ -161,7 +161,7 @@ impl Place<'_> {
         }
         let key = Key { kind: server, namespace: namespace.clone(), name: parent.name.into() };
         let Some(at) = self.by_key.get(&key).copied() else {
-            return Err((TARGET_NOT_FOUND, "", format!("{key} does not exist")));
+            return Err((NO_MATCHING_PARENT, "", format!("{key} does not exist")));
         };
         let takes = match self.servers[at].protocol {
             InboundProtocol::Grpc => kind == Kind::Grpc,

@@ -3,6 +3,9 @@
 use crate::source::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+/// Why a Service or Server does not take a route: it does not exist, or not with this port.
+pub(in crate::world) const NO_MATCHING_PARENT: &str = "NoMatchingParent";
+
 /// A condition of the Gateway API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {

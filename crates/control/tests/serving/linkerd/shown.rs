@@ -131,7 +131,7 @@ fn http(messages: &[HttpRoute]) -> String {
     messages.iter().map(route).collect()
 }
 
-fn http_match(message: &HttpRouteMatch) -> String {
+pub(super) fn http_match(message: &HttpRouteMatch) -> String {
     let HttpRouteMatch { path, headers, query_params, method } = message;
     assert_eq!((headers.len(), query_params.len()), (0, 0));
     let path = match path.as_ref().and_then(|PathMatch { kind }| kind.as_ref()) {
@@ -164,7 +164,7 @@ fn grpc(messages: &[GrpcRoute]) -> String {
     messages.iter().map(route).collect()
 }
 
-fn grpc_match(GrpcRouteMatch { rpc, headers }: &GrpcRouteMatch) -> String {
+pub(super) fn grpc_match(GrpcRouteMatch { rpc, headers }: &GrpcRouteMatch) -> String {
     assert_eq!(headers.len(), 0);
     match rpc {
         None => "any".to_owned(),
