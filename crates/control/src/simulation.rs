@@ -35,6 +35,8 @@ pub struct Simulation {
     pub unseen: Vec<(Workload, u16)>,
     /// What is wrong with the new objects.
     pub problems: Vec<Problem>,
+    /// What is to be known about them besides, as that a kind is deprecated.
+    pub notes: Vec<Problem>,
 }
 
 /// One kind of traffic.
@@ -69,6 +71,7 @@ pub fn simulate(today: &Today<'_>, manifest: &str, seen: &[Seen]) -> Simulation 
     simulation.problems.extend(read.problems);
     let problems = new_problems(&new.problems, today.world.problems.iter());
     simulation.problems.extend(problems.into_iter().cloned());
+    simulation.notes = simulation.problems.extract_if(.., |problem| problem.is_note).collect();
     let worlds = (today.world, &new);
     let mut reached = HashSet::new();
     for Seen { workload, entries, .. } in seen {

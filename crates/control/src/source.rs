@@ -144,6 +144,8 @@ pub struct Problem {
     pub message: String,
     /// Another controller may serve it, as with a route on a Gateway: in a cluster the object gets no Event.
     pub elsewhere: bool,
+    /// The object is not wrong: what is said of it is to be known, as that its kind is deprecated.
+    pub is_note: bool,
 }
 
 impl Problem {
@@ -195,6 +197,7 @@ impl<T> Sourced<T> {
             field: field.into(),
             message: message.into(),
             elsewhere: false,
+            is_note: false,
         }
     }
 
@@ -207,6 +210,7 @@ impl<T> Sourced<T> {
             field,
             message: message.into(),
             elsewhere: false,
+            is_note: false,
         }
     }
 }

@@ -112,6 +112,7 @@ impl<'a> Recorded<'a> {
             "unseen": unseen.collect::<Vec<_>>(),
             "lost": lost,
             "problems": simulation.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "notes": simulation.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "missing": self.missing(),
         }))
     }

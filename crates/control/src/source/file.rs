@@ -158,6 +158,7 @@ fn unreadable(path: &Path, why: &str) -> Problem {
         field: String::new(),
         message: format!("cannot be read: {why}"),
         elsewhere: false,
+        is_note: false,
     }
 }
 

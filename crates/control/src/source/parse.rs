@@ -168,6 +168,7 @@ impl Reading<'_> {
             field: String::new(),
             message: wrong.message.clone(),
             elsewhere: false,
+            is_note: false,
         }
     }
 
@@ -184,6 +185,7 @@ impl Reading<'_> {
             field: readable(field),
             message: message.into(),
             elsewhere: false,
+            is_note: false,
         }
     }
 }

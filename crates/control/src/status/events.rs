@@ -181,6 +181,7 @@ mod tests {
                 field: "spec.x".to_owned(),
                 message: "ä".repeat(1_000),
                 elsewhere: false,
+                is_note: false,
             };
             assert!(
                 event(&Problem { elsewhere: true, ..problem.clone() }, "me", Timestamp::now())

@@ -36,6 +36,9 @@ fn simulated(state_dir: Option<&Path>, wanted: &Simulate) -> anyhow::Result<bool
         Problems::Json => output::print(&format!("{answer:#}\n"))?,
         Problems::Table => output::print(&text(&answer))?,
     }
+    for note in list(&answer["notes"]).iter().filter_map(Value::as_str) {
+        eprintln!("leno: note: {note}");
+    }
     let problems: Vec<&str> = list(&answer["problems"]).iter().filter_map(Value::as_str).collect();
     let is_denied = !list(&answer["denied"]).is_empty();
     match problems.is_empty() {

@@ -33,7 +33,7 @@ fn text(answer: &Value) -> String {
             "# Nothing reached a workload of namespace {namespace} in the last {reach}, as far as their proxies report.\n"
         ),
         "" => format!(
-            "# The Servers of namespace {namespace} admit everything that was seen in the last {reach}: no object is needed.\n"
+            "# The policies of namespace {namespace} admit everything that was seen in the last {reach}: no object is needed.\n"
         ),
         yaml => format!(
             "# The least policy that allows what reached the workloads of namespace {namespace} in the last {reach}.\n\

@@ -84,6 +84,7 @@ impl Catalogue {
                     field,
                     message,
                     elsewhere: false,
+                    is_note: false,
                 };
                 let before = self.problems.insert(key, problem.clone());
                 self.problems_changed |= before.as_ref() != Some(&problem);

@@ -66,11 +66,11 @@ impl Report {
             };
             verdict.accepted = Condition { holds: false, reason, message };
         }
-        self.add(object, field, message);
+        self.add(object, (field, message), false);
     }
 
     /// Adds a problem within the limits: a hostile object has a hundred thousand of them.
-    fn add<T>(&mut self, object: &Sourced<T>, field: String, message: String) {
+    fn add<T>(&mut self, object: &Sourced<T>, (field, message): (String, String), is_note: bool) {
         if self.problems.len() >= PROBLEMS_MAX {
             return;
         }
@@ -79,15 +79,16 @@ impl Report {
         self.last = Some((key, before + 1));
         let has_line =
             before < PROBLEM_LINES_PER_OBJECT_MAX && self.problems.len() < PROBLEM_LINES_MAX;
-        self.problems.push(match has_line {
+        let problem = match has_line {
             true => object.problem(field, message),
             false => object.problem_without_line(field, message),
-        });
+        };
+        self.problems.push(Problem { is_note, ..problem });
     }
 
     /// Adds a problem that leaves the object accepted.
     pub(in crate::world) fn note<T>(&mut self, object: &Sourced<T>, field: &str, message: &str) {
-        self.add(object, field.to_owned(), message.to_owned());
+        self.add(object, (field.to_owned(), message.to_owned()), true);
     }
 
     /// Begins with an object, which is accepted until something is wrong.
