@@ -1,7 +1,7 @@
 //! `leno bench run`: a scenario from its file to its result.
 //!
 //! [`plan`] says what will be done (pure), `home` where (one machine or a cluster), `fit` whether the machine can; `campaign` does it,
-//! `repetition` by `repetition`, with `generator`s inside of the clients' pods; `validity` and `judge` say what it is worth (pure); `say` tells people. Not here: what a scenario is
+//! `repetition` by `repetition`, with `generator`s inside of the clients' pods; `validity` and `judge` say what it is worth (pure); `say` tells people, `progress` while they wait. Not here: what a scenario is
 //! ([`crate::scenario`]), how a topology runs ([`crate::mesh`] on one machine, [`crate::cluster`]), what figures mean together ([`crate::statistics`]).
 
 mod bed;
@@ -15,6 +15,7 @@ mod judge;
 pub mod manifests;
 mod place;
 pub mod plan;
+mod progress;
 mod repetition;
 mod say;
 mod traversals;
@@ -29,6 +30,7 @@ use crate::scenario::{self, Mistake, Scenario};
 use anyhow::Context as _;
 use home::Home;
 use interrupt::Interrupt;
+use progress::Telling;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,6 +56,8 @@ pub struct Request {
     pub dry_run: bool,
     /// The result on standard output too.
     pub json: bool,
+    /// Neither progress nor a line for each repetition.
+    pub quiet: bool,
     /// Version of `leno`.
     pub version: String,
     /// The command line after the program's name, to be kept.
@@ -95,13 +99,15 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
     };
     let campaign = campaign::begin(&scenario, &text, name, manifest);
     let out = place::output(request.out.as_deref(), &campaign.campaign)?;
-    eprintln!(
-        "{}: {} repetitions, at most {}; results in {}",
-        scenario.id,
-        plan.steps.len(),
-        scenario::units::spoken(plan.expected(&scenario, home.bed_start())),
-        out.display()
-    );
+    if !request.quiet {
+        eprintln!(
+            "{}: {} repetitions, at most {}; results in {}",
+            scenario.id,
+            plan.steps.len(),
+            scenario::units::spoken(plan.expected(&scenario, home.bed_start())),
+            out.display()
+        );
+    }
     let mut going = campaign::Going {
         scenario: &scenario,
         base,
@@ -111,9 +117,11 @@ pub fn run(request: &Request) -> anyhow::Result<ExitCode> {
         interrupt: &interrupt,
         campaign,
         beds: BTreeMap::new(),
+        telling: Telling::new(request.quiet, plan.steps_expected(&scenario, home.bed_start())),
     };
     let ended = going.run();
-    let campaign = going.campaign;
+    let campaign::Going { campaign, telling, .. } = going;
+    drop(telling);
     report::write(&campaign, &out)?;
     conclude(request, &campaign, &out)?;
     ended.map(|()| code(&campaign))

@@ -23,7 +23,7 @@ pub(crate) use color::Color;
 pub(crate) use dashboard::Dashboard;
 pub(crate) use describe::Describe;
 pub(crate) use explain::{Explain, without_arrows};
-pub(crate) use help::command;
+pub(crate) use help::{command, tip};
 pub(crate) use install::{Choice, Install, Manifest, Uninstall, Upgrade, Where};
 pub(crate) use policy::{AccessPolicy, PolicyVerb, Simulate, Suggest, TreeFormat};
 pub(crate) use tap::{Filters, Tap, TapFormat, Top};
@@ -130,7 +130,7 @@ pub(crate) struct Up {
     /// Time limit for pods to become ready, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(crate) wait: u64,
-    /// Do not print the output of containers
+    /// Print neither the output of containers nor progress
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
     /// Log level of leno itself: error, warn, info, debug

@@ -44,7 +44,14 @@ fn main() -> ExitCode {
             let _printed = error.print();
             return ExitCode::from(bench::EXIT_USAGE);
         }
-        Err(error) => error.exit(),
+        Err(error) => {
+            // Nothing can be done about a closed standard error.
+            let _printed = error.print();
+            if let Some(tip) = args::tip(&arguments, error.kind()) {
+                eprintln!("\n  tip: {tip}");
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
+        }
     };
     match command::run(args) {
         Ok(code) => code,

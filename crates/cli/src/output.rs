@@ -119,6 +119,67 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     head.chain(&['…']).chain(&characters[characters.len() - tail..]).collect()
 }
 
+/// Rows under headings, whose last column has sentences: within so many characters, they go on in further lines.
+pub(crate) fn with_sentences(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    columns: Option<usize>,
+) -> String {
+    /// Sentences in a narrower column are hard to read; they begin on a line of their own.
+    const WIDTH_MIN: usize = 30;
+    const INDENT: usize = 4;
+    let Some(columns) = columns else { return whole_table(headings, rows) };
+    let last = headings.len() - 1;
+    let short: Vec<Vec<String>> = rows.iter().map(|row| row[..last].to_vec()).collect();
+    let widths = widths_of(&headings[..last], &short);
+    let before: usize = widths.iter().map(|width| width + 2).sum();
+    let is_beside = before + WIDTH_MIN <= columns;
+    if is_beside {
+        let wrapped: Vec<Vec<String>> = rows
+            .iter()
+            .flat_map(|row| {
+                let lines = broken(&row[last], columns - before);
+                lines.into_iter().enumerate().map(|(number, line)| {
+                    let blank = || vec![String::new(); last];
+                    let mut cells = if number == 0 { row[..last].to_vec() } else { blank() };
+                    cells.push(line);
+                    cells
+                })
+            })
+            .collect();
+        return whole_table(headings, &wrapped);
+    }
+    let table = table_within(&headings[..last], &short, columns);
+    let mut text = String::new();
+    for (number, line) in table.lines().enumerate() {
+        text.push_str(line);
+        text.push('\n');
+        let row = number.checked_sub(1).and_then(|number| rows.get(number));
+        for line in row.iter().flat_map(|row| broken(&row[last], columns.max(2 * INDENT) - INDENT))
+        {
+            text.push_str(&format!("{:INDENT$}{line}\n", ""));
+        }
+    }
+    text
+}
+
+/// Lines of at most so many characters, broken between words; a longer word has a line of its own.
+fn broken(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(last) if line == 0 => last.push_str(word),
+            Some(last) if line + 1 + word.chars().count() <= columns => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Rows under headings, in columns as wide as their widest cell.
 pub(crate) fn whole_table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -262,6 +323,28 @@ mod tests {
         check(40, "productpage-v1-7d9…f4-abcde  productpage");
         check(22, "produc…cde  produc…age");
         check(0, "produ…de  produ…ge");
+    }
+
+    #[test]
+    fn sentences_go_on_in_further_lines() {
+        let rows =
+            [vec!["Warning".into(), "Pod web".into(), "the command is missing; add it".into()]];
+        let check = |columns, expected: &str| {
+            assert_eq!(with_sentences(&["TYPE", "OBJECT", "MESSAGE"], &rows, columns), expected);
+        };
+        check(
+            None,
+            "TYPE     OBJECT   MESSAGE\nWarning  Pod web  the command is missing; add it\n",
+        );
+        check(
+            Some(48),
+            "TYPE     OBJECT   MESSAGE\nWarning  Pod web  the command is missing; add it\n",
+        );
+        check(
+            Some(30),
+            "TYPE     OBJECT\nWarning  Pod web\n    the command is missing;\n    add it\n",
+        );
+        assert_eq!(broken("a bb ccc dddd", 4), ["a bb", "ccc", "dddd"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - [`memory`]: what nothing uses goes back to the system.
 //! - [`log`]: level (changeable at run time), plain or JSON; it never blocks, and a kind of line has a rate limit.
 //! - [`page_server`]: a small HTTP/1 server for the browser of one person (feature `page-server`).
+//! - [`progress`]: one line on standard error for a person who waits.
 //! - [`random`]: small, fast, seedable; not for secrets.
 //! - [`regular_file`]: what an operator wrote, and no FIFO, device or socket.
 //! - [`sockets`]: peers that are gone while bytes are on their way.
@@ -30,6 +31,7 @@ pub mod log;
 pub mod memory;
 #[cfg(feature = "page-server")]
 pub mod page_server;
+pub mod progress;
 pub mod random;
 pub mod regular_file;
 pub mod signal;

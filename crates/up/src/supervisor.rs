@@ -93,6 +93,8 @@ pub trait Talk {
     fn ready(&self, line: &str);
     /// Something is wrong.
     fn problem(&self, line: &str);
+    /// What is awaited, again and again, and since when.
+    fn waiting(&self, text: &str, elapsed: Duration);
 }
 
 /// Runs everything until a signal or `leno down`; leaves nothing.
@@ -171,8 +173,8 @@ async fn live(
     let (lines, said) = mpsc::channel(LINES_MAX);
     let home = Arc::new(home(options, lock, lines)?);
     // What was said before there was a journal.
-    home.journal.stand(edits::SOURCE, edits::of_note(&loaded));
     loaded.problems.iter().for_each(|problem| home.journal.line(&problem.to_string()));
+    edits::stand(&home.journal, edits::of_note(&loaded));
     let recorded = Recorded { talk, journal: &home.journal };
     tokio::select! {
         result = Box::pin(serve(options, &home, loaded, &recorded, began)) => result,
@@ -209,6 +211,10 @@ impl Talk for Recorded<'_> {
     fn problem(&self, line: &str) {
         self.journal.line(line);
         self.talk.problem(line);
+    }
+
+    fn waiting(&self, text: &str, elapsed: Duration) {
+        self.talk.waiting(text, elapsed);
     }
 }
 
@@ -259,9 +265,9 @@ async fn serve(
     };
     let result = match ready {
         Err(error) if options.end_unless_ready => Err(error),
-        _ => {
+        ready => {
             if !*end.borrow() {
-                talk.ready(&summary(home, began.elapsed()));
+                talk.ready(&summary(home, ready.is_ok(), began.elapsed()));
             }
             loop {
                 tokio::select! {
@@ -460,8 +466,14 @@ fn create(
     Some((key, ended))
 }
 
-fn summary(home: &Home, took: Duration) -> String {
+fn summary(home: &Home, is_ready: bool, took: Duration) -> String {
     home.shared.read(|world| {
+        if !is_ready {
+            let is_well = |pod: &&PodState| pod.ready || pod.phase == Phase::Succeeded;
+            let well = world.pods.values().filter(is_well).count();
+            let all = counted(world.pods.len(), "pod");
+            return format!("not ready: only {well} of {all}; leno up goes on, and applies edits");
+        }
         let meshed = world.pods.values().filter(|pod| pod.template.meshed).count();
         format!(
             "ready: {} ({meshed} in the mesh), {}, in {:.1} s",

@@ -89,6 +89,21 @@ impl Search {
         }
     }
 
+    /// About how many more trials it takes, or at least how many while no rate has passed or none has failed.
+    #[must_use]
+    pub fn trials_left(&self) -> (u32, bool) {
+        /// A rate that fails is tried again, and about half of them fail.
+        const TRIES_MEAN: f64 = 1.5;
+        let target = (1.0 + self.bounds.precision).ln();
+        let halvings = |gap: f64| (gap.ln() / target).max(1.0).log2().ceil();
+        match (self.passed, self.failed) {
+            (Some(passed), Some(failed)) => {
+                ((halvings(failed / passed) * TRIES_MEAN).ceil() as u32, true)
+            }
+            _ => (1 + (halvings(2.0) * TRIES_MEAN).ceil() as u32, false),
+        }
+    }
+
     /// Takes the verdict on the rate of the last [`Step::Try`].
     pub fn saw(&mut self, passes: bool) {
         if passes {
@@ -147,6 +162,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn trials_are_counted_ahead() {
+        let mut search = Search::new(Bounds { first: 100.0, most: 100_000.0, precision: 0.05 });
+        assert_eq!(search.trials_left(), (7, false));
+        search.saw(true);
+        (0..TRIES).for_each(|_| search.saw(false));
+        assert_eq!(search.trials_left(), (6, true));
+        let mut seen = 0;
+        while let Step::Try(rate) = search.step() {
+            seen += 1;
+            search.saw(rate <= 150.0);
+        }
+        assert!((4..=8).contains(&seen), "{seen}");
+        assert_eq!(search.trials_left().0, 0);
     }
 
     #[test]

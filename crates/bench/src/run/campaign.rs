@@ -6,6 +6,7 @@ use crate::run::bed::Bed;
 use crate::run::home::{Home, Start};
 use crate::run::interrupt::Interrupt;
 use crate::run::plan::{BedKey, Plan, Planned, Step};
+use crate::run::progress::Telling;
 use crate::run::repetition::{Performed, Repetition};
 use crate::run::{judge, place, say};
 use crate::scenario::Scenario;
@@ -31,6 +32,7 @@ pub(crate) struct Going<'a> {
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) campaign: Campaign,
     pub(crate) beds: BTreeMap<BedKey, Bed>,
+    pub(crate) telling: Telling,
 }
 
 impl Going<'_> {
@@ -83,7 +85,8 @@ impl Going<'_> {
                 }
             }
         }
-        say::begin(number, self.plan.steps.len(), step, &self.campaign.cells);
+        let words = say::begin(number, self.plan.steps.len(), step, &self.campaign.cells);
+        self.telling.begin(number, words);
         self.prepare(planned, step)?;
         let Some(bed) = self.beds.get(&planned.bed) else {
             anyhow::bail!("the topology of {} is gone", self.name_of(planned));
@@ -103,7 +106,7 @@ impl Going<'_> {
         }
         let (run, outcome) = match performed {
             Ok(Performed { run, outcome, facts }) => {
-                say::not_read(&facts);
+                say::not_read(&facts).iter().for_each(|why| self.telling.add(why));
                 let name = self.name_of(planned);
                 self.campaign.manifest.mesh.entry(name).or_default().extend(facts);
                 (run, Some(outcome))
@@ -125,7 +128,7 @@ impl Going<'_> {
                 .with_context(|| format!("write {name}"))?;
             run.series_1s.hlog = name;
         }
-        say::done(&run, &self.campaign);
+        self.telling.done(&say::done(&run, &self.campaign));
         let cell = &mut self.campaign.cells[step.cell];
         cell.runs.push(run);
         let rule = match self.scenario.discard {
@@ -183,7 +186,7 @@ impl Going<'_> {
 
     fn start(&mut self, key: &BedKey) -> anyhow::Result<Bed> {
         let number = self.campaign.cells.iter().map(|cell| cell.runs.len()).sum::<usize>() + 1;
-        say::starting(&self.home.kind(key.mesh));
+        self.telling.add(&format!("starting {}", self.home.kind(key.mesh)));
         let (scenario, base, out) = (self.scenario, self.base, self.out);
         let bed = self.home.start(&Start {
             scenario,

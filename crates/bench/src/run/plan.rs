@@ -215,12 +215,18 @@ impl Plan {
     /// The longest that it takes, but for the time that programs need to start, which is guessed: `bed_start` is a topology's.
     #[must_use]
     pub fn expected(&self, scenario: &Scenario, bed_start: Duration) -> Duration {
+        self.steps_expected(scenario, bed_start).iter().sum()
+    }
+
+    /// The same for each repetition.
+    #[must_use]
+    pub fn steps_expected(&self, scenario: &Scenario, bed_start: Duration) -> Vec<Duration> {
         let step = |step: &Step| {
             let load = &scenario.loads[self.cells[step.cell].load];
             let start = if step.is_fresh { bed_start } else { Duration::ZERO };
             start + RUN_OVERHEAD + longest(load)
         };
-        self.steps.iter().map(step).sum()
+        self.steps.iter().map(step).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Output for people: the plan, each repetition when it ends, the answer.
+//! Output for people: the plan, each repetition when it ends, the answer. Not here: the time that is left ([`super::progress`]).
 
 use crate::result::{Campaign, Cell, Run, is_cpu_known};
 use crate::run::home::Home;
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A repetition begins.
-pub(crate) fn begin(number: usize, all: usize, step: &Step, cells: &[Cell]) {
+/// Which repetition of how many.
+pub(crate) fn begin(number: usize, all: usize, step: &Step, cells: &[Cell]) -> String {
     let cell = &cells[step.cell];
     let (words, mesh) = (words(cell, cells), &cell.mesh);
-    eprint!("[{:>3}/{all}] block {} {mesh:<8} {words} ", number + 1, step.block);
+    format!("[{:>3}/{all}] block {} {mesh:<8} {words}", number + 1, step.block)
 }
 
 /// Which cell, in the fewest words: load, mode, and the parameters in which cells of this load differ.
@@ -35,38 +35,30 @@ fn words(cell: &Cell, cells: &[Cell]) -> String {
     words.join(" ")
 }
 
-/// A topology is started; the line of the repetition is not finished.
-pub(crate) fn starting(mesh: &str) {
-    eprint!("(starting {mesh}) ");
-}
-
-/// A repetition has ended.
-pub(crate) fn done(run: &Run, campaign: &Campaign) {
-    eprintln!("{}", figures(run));
-    for reason in &run.invalid_reasons {
-        eprintln!("          invalid: {reason}");
-    }
-    if let Some(note) = validity::note(&run.resources, cores(campaign)) {
-        eprintln!("          note: {note}");
-    }
+/// What a repetition gave: its figures, and lines about them.
+pub(crate) fn done(run: &Run, campaign: &Campaign) -> Vec<String> {
+    let mut lines = vec![figures(run)];
+    lines.extend(run.invalid_reasons.iter().map(|reason| format!("invalid: {reason}")));
+    let note = validity::note(&run.resources, cores(campaign));
+    lines.extend(note.map(|note| format!("note: {note}")));
     for event in &run.events {
         let recovery = match event.recovery_s {
             Some(seconds) => format!(", well again after {seconds:.1} s"),
             None if event.failed > 0 => ", not well again by the end".to_owned(),
             None => String::new(),
         };
-        eprintln!(
-            "          {:>6.1} s {} {}: {} failed{recovery}",
+        lines.push(format!(
+            "{:>6.1} s {} {}: {} failed{recovery}",
             event.t, event.kind, event.target, event.failed
-        );
+        ));
     }
+    lines
 }
 
 /// What of the costs could not be read.
-pub(crate) fn not_read(facts: &BTreeMap<String, Value>) {
-    for why in facts.get("not_read").and_then(Value::as_array).into_iter().flatten() {
-        eprint!("(not read: {}) ", why.as_str().unwrap_or_default());
-    }
+pub(crate) fn not_read(facts: &BTreeMap<String, Value>) -> Vec<String> {
+    let found = facts.get("not_read").and_then(Value::as_array).into_iter().flatten();
+    found.map(|why| format!("not read: {}", why.as_str().unwrap_or_default())).collect()
 }
 
 /// Of the machine, or of all nodes that are used.

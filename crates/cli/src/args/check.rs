@@ -34,6 +34,9 @@ pub(crate) struct Check {
     /// Repeat checks that can still pass, for at most this time: 30s, 5m
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub(crate) wait: Duration,
+    /// No progress while checks are repeated
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
     /// Check what this machine needs for `leno up`, also if a cluster is configured
     #[arg(long, conflicts_with_all = ["pre", "proxy", "namespace", "kubeconfig", "context", "user"])]
     pub(crate) machine: bool,

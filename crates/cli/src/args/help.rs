@@ -1,7 +1,8 @@
 //! What `--help` shows besides flags: verbs in groups, and examples of each.
 
 use super::Args;
-use clap::{Command, CommandFactory};
+use clap::error::ErrorKind;
+use clap::{Arg, Command, CommandFactory, value_parser};
 use std::fmt::Write as _;
 
 /// Verbs, by what they are for.
@@ -98,7 +99,7 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
     (
         "bench load",
         &[
-            "leno bench load http://127.0.0.1:8080/ --qps 1000 -t 30s",
+            "leno bench load http://127.0.0.1:8080/ --qps 1000 -z 30s",
             "leno bench load http://127.0.0.1:8080/ --qps 0 -c 32",
         ],
     ),
@@ -106,6 +107,31 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
     ("bench compare", &["leno bench compare results/before results/after"]),
     ("bench serve", &["leno bench serve"]),
 ];
+
+/// Verbs without a running mesh on this machine. Their help does not show its flag.
+const WITHOUT_MESH: &[&str] =
+    &["validate", "inject", "uninject", "install", "upgrade", "uninstall", "bench", "completion"];
+
+/// The flag of all verbs, in the place of the one that clap would show here.
+fn unused_state_dir() -> Arg {
+    let value = value_parser!(std::path::PathBuf);
+    Arg::new("state_dir").long("state-dir").global(true).hide(true).value_parser(value)
+}
+
+/// What a person most likely meant whose command line is not valid.
+pub(crate) fn tip(words: &[String], kind: ErrorKind) -> Option<&'static str> {
+    if kind != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let verbs = || GROUPS.iter().flat_map(|(_, names)| names.iter());
+    let verb = words.iter().skip(1).position(|word| verbs().any(|verb| verb == word))?;
+    let is_exec = words[verb + 1] == "exec" && !words.iter().any(|word| word == "--");
+    let is_early = words[1..=verb].iter().any(|word| ["-o", "-n", "-A"].contains(&word.as_str()));
+    if is_exec {
+        return Some("write -- before the program: leno exec POD -- PROGRAM ARGUMENTS");
+    }
+    is_early.then_some("flags of a verb come after it: leno ps -o json")
+}
 
 /// Width of help on wide terminals, and where there is no terminal.
 const COLUMNS_MAX: usize = 100;
@@ -122,6 +148,9 @@ pub(crate) fn command() -> Command {
         heading(&command, "Options:"),
     );
     command = command.help_template(template);
+    for verb in WITHOUT_MESH {
+        command = command.mut_subcommand(*verb, |verb| verb.arg(unused_state_dir()));
+    }
     let title = heading(&command, "Examples:");
     for (path, lines) in EXAMPLES {
         let words: Vec<&str> = path.split(' ').collect();
@@ -224,6 +253,44 @@ mod tests {
         let up = command.find_subcommand_mut("up").unwrap().render_long_help().to_string();
         assert!(up.contains("Examples:\n  leno up -f examples/bookinfo\n"), "{up}");
         assert!(root.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{root}");
+    }
+
+    #[test]
+    fn flags_stand_where_they_mean_something() {
+        let mut command = command();
+        command.build();
+        for (path, expected) in [
+            ("ps", true),
+            ("policy suggest", true),
+            ("bench load", false),
+            ("inject", false),
+            ("completion", false),
+        ] {
+            let mut verb = &mut command;
+            for word in path.split(' ') {
+                verb = verb.find_subcommand_mut(word).unwrap();
+            }
+            let help = verb.render_long_help().to_string();
+            assert_eq!(help.contains("--state-dir"), expected, "{path}: {help}");
+        }
+        let line = ["leno", "--state-dir", "/tmp/x", "validate", "-f", "-"];
+        let matches = super::command().try_get_matches_from(line).unwrap();
+        let args = Args::from_arg_matches(&matches).unwrap();
+        assert_eq!(args.state_dir, Some("/tmp/x".into()));
+    }
+
+    #[test]
+    fn tips_for_what_people_type() {
+        let check = |line: &str, expected: &str| {
+            let words: Vec<String> = line.split(' ').map(ToOwned::to_owned).collect();
+            let error = super::command().try_get_matches_from(&words).unwrap_err();
+            assert!(tip(&words, error.kind()).unwrap_or_default().contains(expected), "{line}");
+            assert_eq!(tip(&words, error.kind()).is_none(), expected.is_empty(), "{line}");
+        };
+        check("leno exec web curl", "leno exec POD -- PROGRAM");
+        check("leno -o json ps", "flags of a verb come after it");
+        check("leno ps --nmaespace", "");
+        check("leno nothing", "");
     }
 
     #[test]

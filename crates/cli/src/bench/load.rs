@@ -8,17 +8,19 @@ use crate::bench::{EXIT_INTERRUPTED, EXIT_INVALID};
 use crate::output;
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
-use leno_bench::load::{csv, fortio, hlog, view::View};
+use leno_bench::load::view::{self, View};
+use leno_bench::load::{csv, fortio, hlog};
 use leno_load::outcome::Outcome;
 use leno_load::plan::Plan;
 use leno_load::{interrupt, summary};
 use leno_runtime::duration;
+use leno_runtime::progress::{Line, Medium};
 use plan::{count, reuse};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is asked for; the same for one load and for the search of a rate.
 #[derive(Debug, ClapArgs)]
@@ -196,8 +198,8 @@ pub(crate) struct Asked {
     /// Labels to store in the result
     #[arg(help_heading = "Output", long, value_name = "TEXT", default_value = "")]
     pub(crate) labels: String,
-    /// No status line; it is also off if standard error is not a terminal
-    #[arg(help_heading = "Output", long)]
+    /// No progress: neither the status line on a terminal, nor lines now and then elsewhere
+    #[arg(help_heading = "Output", long, visible_alias = "quiet")]
     pub(crate) no_tui: bool,
     /// Type of the terminal; a dumb one has no status line
     #[arg(long, hide = true, env = "TERM", hide_env = true)]
@@ -282,9 +284,12 @@ pub(crate) fn watched(
 ) -> anyhow::Result<Outcome> {
     let (title, kind) = (title.unwrap_or_default(), asked.term.as_deref());
     let mut view = if asked.no_tui { None } else { View::on_terminal(title, kind) };
+    let medium = if asked.no_tui || view.is_some() { Medium::Nowhere } else { Medium::Pipe };
+    let (mut lines, began) = (Line::new(std::io::stderr(), medium), Instant::now());
     leno_load::run(plan, |progress| {
-        if let Some(view) = &mut view {
-            view.show(progress);
+        match &mut view {
+            Some(view) => view.show(progress),
+            None => lines.show(&view::line(title, progress), began.elapsed()),
         }
         if interrupted.load(Ordering::Relaxed) {
             return ControlFlow::Break(());

@@ -34,6 +34,9 @@ pub(crate) struct Run {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// No progress, and no line for each repetition
+    #[arg(long)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) cluster: OnCluster,
 }
@@ -79,6 +82,7 @@ pub(crate) fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         quick: arguments.quick,
         dry_run: arguments.dry_run,
         json: arguments.json,
+        quiet: arguments.quiet,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args_os()
             .skip(1)

@@ -14,6 +14,7 @@ use leno_load::plan::Plan;
 use leno_load::schedule::{Rate, Schedule};
 use leno_load::summary::latency;
 use leno_load::verdict;
+use leno_runtime::progress::spoken;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -67,6 +68,14 @@ struct Trial {
     /// What the generator did wrong, by the rules of `leno bench load`; nothing where it did not.
     faults: Vec<String>,
     outcome: Outcome,
+}
+
+impl Trial {
+    fn line(&self) -> String {
+        let p99 = latency(self.outcome.hist.response.quantile(0.99) as f64);
+        let result = if self.broken.is_empty() { "holds".into() } else { self.broken.join("; ") };
+        format!("{} {result} (p99 {p99})", shown(self.rate))
+    }
 }
 
 /// What was found, and what was tried for it.
@@ -136,7 +145,7 @@ fn search(
                 // No percentile is judged without requests beyond it.
                 let needed = Duration::from_secs_f64((least / rate).min(TRIAL_MAX.as_secs_f64()));
                 plan.duration = Some(wanted.max(needed));
-                let title = shown(rate);
+                let title = title(rate, steps.trials_left(), plan.warm_up + wanted);
                 let outcome = watched(&plan, &arguments.asked, Some(&title), interrupted)?;
                 if interrupted.load(Ordering::Relaxed) {
                     eprint!("{}", table(&trials));
@@ -145,7 +154,11 @@ fn search(
                 let broken = goals::broken(&arguments.slo, rate, &outcome);
                 steps.saw(broken.is_empty());
                 let faults = verdict::generator_faults(&plan, &outcome);
-                trials.push(Trial { rate, broken, faults, outcome });
+                let trial = Trial { rate, broken, faults, outcome };
+                if !arguments.asked.no_tui {
+                    eprintln!("leno: trial {}: {}", trials.len() + 1, trial.line());
+                }
+                trials.push(trial);
                 continue;
             }
             Step::Found { passed, failed } => (Some(passed), failed),
@@ -197,6 +210,13 @@ fn reasons(
         }
     }
     reasons
+}
+
+/// What is measured, and for how long it will go on. `trials` are those that are left, and whether that is all of them.
+fn title(rate: f64, trials: (u32, bool), length: Duration) -> String {
+    let (count, is_all) = trials;
+    let words = if is_all { "about" } else { "at least" };
+    format!("{}, {words} {} left;", shown(rate), spoken(length * count))
 }
 
 /// A rate for people: whole from 100 requests per second on, with one decimal below.
@@ -292,6 +312,15 @@ mod tests {
             };
             assert!(error.starts_with(begin), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn a_title_has_the_time_that_is_left() {
+        let check = |trials, expected| {
+            assert_eq!(title(2_000.0, trials, Duration::from_secs(6)), expected);
+        };
+        check((7, false), "2000/s, at least 42s left;");
+        check((3, true), "2000/s, about 18s left;");
     }
 
     #[test]

@@ -4,14 +4,23 @@ use crate::bench::EXIT_INVALID;
 use crate::output;
 use clap::Args as ClapArgs;
 use leno_bench::selftest::{self, Parameters};
+use leno_runtime::progress::{Left, Progress};
 use std::process::ExitCode;
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Selftest {}
+pub(crate) struct Selftest {
+    /// No progress
+    #[arg(long)]
+    quiet: bool,
+}
 
 /// Runs the verb.
-pub(crate) fn run(_arguments: Selftest) -> anyhow::Result<ExitCode> {
-    let checks = selftest::run(&Parameters::default())?;
+pub(crate) fn run(arguments: Selftest) -> anyhow::Result<ExitCode> {
+    let progress = Progress::start(arguments.quiet, "starting", Left::Unknown);
+    let checks = selftest::run(&Parameters::default(), |part, left| {
+        progress.set(format!("measuring: {part}"), Left::About(left));
+    })?;
+    drop(progress);
     let rows: Vec<Vec<String>> = checks
         .iter()
         .map(|check| {

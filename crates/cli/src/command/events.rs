@@ -26,14 +26,14 @@ pub(super) fn run(home: &Home, wanted: &Events) -> anyhow::Result<()> {
         }
         None => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-            table(&events, now)
+            table(&events, now, output::terminal_columns())
         }
     };
     output::print(&text)?;
     Ok(())
 }
 
-fn table(events: &[Event], now: u64) -> String {
+fn table(events: &[Event], now: u64, columns: Option<usize>) -> String {
     let headings = ["LAST SEEN", "COUNT", "TYPE", "REASON", "NAMESPACE", "OBJECT", "MESSAGE"];
     let row = |event: &Event| {
         vec![
@@ -47,7 +47,7 @@ fn table(events: &[Event], now: u64) -> String {
             event.message.split_whitespace().collect::<Vec<_>>().join(" "),
         ]
     };
-    output::whole_table(&headings, &events.iter().map(row).collect::<Vec<_>>())
+    output::with_sentences(&headings, &events.iter().map(row).collect::<Vec<_>>(), columns)
 }
 
 /// `5s`, `12m`, `3h`, `2d`.
@@ -154,6 +154,6 @@ mod tests {
 LAST SEEN  COUNT  TYPE     REASON   NAMESPACE  OBJECT   MESSAGE
 5m         3      Warning  BackOff  shop       Pod web  container c: exit code 1
 ";
-        assert_eq!(table(&[event], 400), expected);
+        assert_eq!(table(&[event], 400, None), expected);
     }
 }

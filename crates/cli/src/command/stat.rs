@@ -79,8 +79,9 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
 pub(super) fn missing(wish: &Wish, name: &str) -> String {
     match wish.kind {
         "service" => format!("no pod in the mesh has called a Service {name:?}"),
+        "pod" => format!("there is no pod {name:?}; `leno ps` lists pods"),
         kind => format!(
-            "no {kind} {name:?} with pods; `leno ps -o wide` lists pods and their workloads"
+            "there is no {kind} {name:?} with pods; `leno ps -o wide` lists pods and their workloads"
         ),
     }
 }

@@ -4,6 +4,7 @@ use super::recorded::{Decided, Recorded, denied};
 use crate::args::{self, Format, Shown};
 use crate::home::{Home, Member};
 use crate::output;
+use leno_runtime::progress::{Left, Progress};
 use leno_up::figures::reading::{self, Figures, Hop, Reading, Stat};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
@@ -43,7 +44,9 @@ pub(super) fn run(home: &Home, wanted: &args::Stat) -> anyhow::Result<()> {
 
 /// Lets the window pass.
 pub(super) fn look(window: Duration) {
-    std::thread::sleep(window.clamp(WINDOW_MIN, WINDOW_MAX));
+    let window = window.clamp(WINDOW_MIN, WINDOW_MAX);
+    let _progress = Progress::start(false, "counting requests", Left::About(window));
+    std::thread::sleep(window);
 }
 
 fn names<'a>(pods: impl Iterator<Item = &'a str>) -> String {

@@ -1,7 +1,7 @@
 //! An edit of the manifests: taken whole, or refused whole and reported.
 
 use super::{Talk, apply, report};
-use crate::journal::{Standing, split};
+use crate::journal::{Journal, Standing, split};
 use crate::judge::judge;
 use crate::manifest::{Loaded, Problem, Weight, control};
 use crate::pod::Home;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The part of the journal's standing problems that is about manifests as they were read last.
-pub(super) const SOURCE: &str = "manifests";
+const SOURCE: &str = "manifests";
 /// Thousands of manifests are read in less.
 const CHECK_MAX: Duration = Duration::from_secs(30);
 
@@ -42,7 +42,7 @@ pub(super) async fn take(home: &Arc<Home>, mut loaded: Loaded, mesh: bool, talk:
         standing.extend(wrong.clone());
     }
     if wrong.is_empty() {
-        home.journal.stand(SOURCE, standing);
+        stand(&home.journal, standing);
         if home.has_control {
             let written = accepted::write(&home.paths, &home.sources, &texts);
             home.journal.room(&home.paths, &written);
@@ -53,16 +53,9 @@ pub(super) async fn take(home: &Arc<Home>, mut loaded: Loaded, mesh: bool, talk:
         talk.progress("manifests changed");
         return;
     }
-    for problem in &wrong {
-        let (namespace, object) = split(&problem.object);
-        let object = if object.is_empty() { "Manifests".to_owned() } else { object };
-        let place =
-            if problem.origin.is_empty() { String::new() } else { format!("{}: ", problem.origin) };
-        let field =
-            if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
-        let message = format!("{place}{field}{}; the edit is refused", problem.message);
-        home.journal.silent_warning("EditRefused", (&namespace, &object), &message);
-    }
+    wrong.iter().for_each(|problem| {
+        record(&home.journal, "EditRefused", problem, "; the edit is refused");
+    });
     // Each mistake with what follows from it: it is read without the others, in `leno ps`.
     for problem in &mut standing {
         if wrong.contains(problem) {
@@ -71,6 +64,23 @@ pub(super) async fn take(home: &Arc<Home>, mut loaded: Loaded, mesh: bool, talk:
     }
     home.journal.stand(SOURCE, standing);
     talk.problem("error: this edit is refused; what was good before it stays in force");
+}
+
+/// Problems of manifests in force: the new ones are events, too.
+pub(super) fn stand(journal: &Journal, problems: Vec<Standing>) {
+    for problem in journal.stand(SOURCE, problems) {
+        record(journal, "Problem", &problem, "");
+    }
+}
+
+fn record(journal: &Journal, reason: &str, problem: &Standing, result: &str) {
+    let (namespace, object) = split(&problem.object);
+    let object = if object.is_empty() { "Manifests".to_owned() } else { object };
+    let parts = [&problem.origin, &problem.field, &problem.message];
+    let parts: Vec<&str> =
+        parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    let message = format!("{}{result}", parts.join(": "));
+    journal.silent_warning(reason, (&namespace, &object), &message);
 }
 
 /// What its author should change.

@@ -5,9 +5,10 @@ use crate::manifest::Key;
 use crate::plan::Kind;
 use crate::pod::Home;
 use crate::world::{ContainerState, Phase, PodState, World};
+use leno_runtime::progress::{self, DRAW_INTERVAL, Left};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A container without a probe counts as ready once it has run for so long: a program that fails at its start has failed by then.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -37,6 +38,8 @@ pub(super) async fn wait(home: &Home, options: &Options, talk: &dyn Talk) -> Res
     let mut told = BTreeSet::new();
     let deadline = tokio::time::sleep(options.ready_wait);
     tokio::pin!(deadline);
+    let began = Instant::now();
+    let mut ticks = tokio::time::interval(DRAW_INTERVAL);
     // In front a person sees what happens next; behind, the exit code is all there is.
     let settled = if options.end_unless_ready { SETTLED } else { Duration::ZERO };
     loop {
@@ -56,12 +59,28 @@ pub(super) async fn wait(home: &Home, options: &Options, talk: &dyn Talk) -> Res
         }
         tokio::select! {
             _ = changes.changed() => {}
+            _ = ticks.tick() => {
+                let elapsed = began.elapsed();
+                let left = Left::AtMost(options.ready_wait.saturating_sub(elapsed));
+                talk.waiting(&progress::with_times(&awaited(&waiting), elapsed, left), elapsed);
+            }
             () = tokio::time::sleep(LOOK_AGAIN), if options.end_unless_ready => {}
             () = &mut deadline => {
                 report(home, waiting.into_iter(), talk);
                 return Err(Error::NotReady);
             }
         }
+    }
+}
+
+/// Which pods are awaited: the first with its reason, and how many more.
+fn awaited(waiting: &[Waiting]) -> String {
+    let first = waiting
+        .first()
+        .map_or_else(String::new, |Waiting { key, why, .. }| format!("{}/{}: {why}", key.0, key.1));
+    match waiting.len() {
+        0 | 1 => format!("waiting for {first}"),
+        count => format!("waiting for {count} pods: {first}"),
     }
 }
 

@@ -93,6 +93,7 @@ impl Bed {
         loop {
             match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) if line.starts_with("leno: ready: ") => break,
+                Ok(line) if line.starts_with("leno: not ready: ") => break,
                 Ok(line) if line.starts_with("leno: error") || line.starts_with("leno:     ") => {
                     // What starts again and again says the same again and again.
                     if !wrong.contains(&line) {
