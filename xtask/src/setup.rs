@@ -25,8 +25,8 @@ const RUN: [Need; 4] = [
     need("setpriv", "util-linux"),
 ];
 
-/// Programs that nobody here wrote, which talk through the mesh in tests.
-const TEST: [Need; 17] = [
+/// Programs that nobody here wrote: they talk through the mesh in tests, or complete `leno` as shells.
+const TEST: [Need; 20] = [
     need("nginx", "nginx-light"),
     need("redis-server", "redis-server"),
     need("redis-benchmark", "redis-tools"),
@@ -44,6 +44,9 @@ const TEST: [Need; 17] = [
     need("/usr/bin/python3", "python3"),
     need("chromium", "chromium"),
     need("promtool", "prometheus"),
+    need("zsh", "zsh"),
+    need("fish", "fish"),
+    need("systemd-analyze", "systemd"),
 ];
 
 /// Python's gRPC, which is a module and no program.
