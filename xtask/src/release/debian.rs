@@ -100,6 +100,20 @@ mod tests {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// systemd reads the unit without a word. It only warns of keys that it does not know, so its exit code says little.
+    fn verify(unit: &str, place: &Path) {
+        let path = place.join("leno-up.service");
+        let verified = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut verify = Command::new("systemd-analyze");
+            let output = verify.args(["verify", "--man=no"]).arg(&path).output().unwrap();
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        assert_eq!(verified(unit), "", "{unit}");
+        let with_a_typo = unit.replace("KillMode=", "KillMood=");
+        assert!(verified(&with_a_typo).contains("KillMood"), "systemd-analyze does not look");
+    }
+
     #[test]
     fn dpkg_installs_and_removes_the_package() {
         std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
@@ -126,6 +140,7 @@ mod tests {
         let unit =
             std::fs::read_to_string(root.join("usr/lib/systemd/system/leno-up.service")).unwrap();
         assert!(unit.contains("ExecStart=/usr/bin/leno up "), "{unit}");
+        verify(&unit.replace("/usr/bin", root.join("usr/bin").to_str().unwrap()), place.path());
 
         dpkg(&root, &["--purge", "leno"]);
         for folder in ["usr", "etc"] {
