@@ -3,6 +3,7 @@
 //! - [`documents`]: a file to its documents, with their lines. [`read()`]: a document to its value. [`read_all`]: both at once.
 //! - [`change()`]: a [`patch`] made in the text itself, so that order and comments stay.
 //! - [`line_of`]: on which line a field stands.
+//! - [`fields`]: the fields of a published type, for documentation.
 //! - [`typed`]: a value as a published type, with the fields that the type does not know.
 //!
 //! Pure. Not here: what objects mean, and which of them a program uses.
@@ -12,6 +13,7 @@
 mod change;
 mod document;
 mod edit;
+pub mod fields;
 mod line;
 mod node;
 pub mod patch;

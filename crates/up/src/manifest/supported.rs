@@ -111,10 +111,16 @@ fn expand(pattern: &str) -> Vec<String> {
     vec![pattern.to_owned()]
 }
 
+/// The fields of a table, written out.
+#[must_use]
+pub fn patterns(table: &[&str]) -> Vec<String> {
+    table.iter().flat_map(|pattern| expand(pattern)).collect()
+}
+
 /// Every field of `value` that is not in the table, topmost first; with indices, dotted.
 #[must_use]
 pub fn unused(value: &Value, table: &[&str]) -> Vec<String> {
-    let mut patterns: Vec<String> = table.iter().flat_map(|pattern| expand(pattern)).collect();
+    let mut patterns = patterns(table);
     patterns.extend(["apiVersion".to_owned(), "kind".to_owned()]);
     let mut found = Vec::new();
     walk(value, "", "", &patterns, &mut found);
@@ -168,8 +174,8 @@ pub fn children(parent: &str, table: &[&str]) -> Vec<String> {
     }
     let dot = if path.is_empty() { "" } else { "." };
     let prefix = format!("{path}{dot}");
-    let patterns = table.iter().flat_map(|pattern| expand(pattern));
-    let mut found: Vec<String> = patterns
+    let mut found: Vec<String> = patterns(table)
+        .into_iter()
         .filter_map(|pattern| {
             let rest = pattern.strip_prefix(&prefix)?;
             let name = rest.split(['.', '[']).next()?;
