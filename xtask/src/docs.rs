@@ -7,6 +7,7 @@
 
 pub(crate) mod printed;
 mod stage;
+mod variables;
 
 use crate::{command, links, prose, setup};
 use anyhow::{Context as _, Result};

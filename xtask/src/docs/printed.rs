@@ -2,10 +2,11 @@
 //!
 //! - A page for each verb: `leno VERB --help`.
 //! - Annotations: the vocabulary of `leno-inject`.
-//! - Variables: `leno-proxy --help`.
+//! - Variables: `leno-proxy --help`, with an example of each ([`variables`]).
 //!
 //! `docs/errors.md` comes from the table of `crates/proxy/src/ending.rs`, and is kept in the repository.
 
+use super::variables::{self, Variable, cell, variables_of};
 use crate::command;
 use anyhow::{Context as _, Result, ensure};
 use leno_inject::annotation::{self, To, VOCABULARY, Word};
@@ -43,9 +44,10 @@ pub(crate) fn pages(programs: &Path) -> Result<Vec<Page>> {
     verbs(&programs.join("leno"), &[], &mut pages)?;
     ensure!(pages.len() > 10, "leno --help lists {} verbs", pages.len());
     let help = command::output(Command::new(programs.join("leno-proxy")).arg("--help"))?;
-    let variables = variables(&help);
+    let variables = variables_of(&help);
     ensure!(variables.len() > 20, "leno-proxy --help lists {} variables", variables.len());
-    pages.push(Page::new("reference/variables.md", "Variables", variables_page(&variables)));
+    let text_of_variables = variables::page(&variables, &programs.join("leno-proxy"))?;
+    pages.push(Page::new("reference/variables.md", "Variables", text_of_variables));
     let text = annotations_page(&variables);
     pages.push(Page::new("reference/annotations.md", "Annotations", text));
     Ok(pages)
@@ -101,73 +103,6 @@ fn listed(help: &str) -> Vec<&str> {
         }
     }
     found
-}
-
-/// A variable of the proxy as `--help` prints it.
-struct Variable<'a> {
-    name: &'a str,
-    default: &'a str,
-    meaning: &'a str,
-}
-
-impl Variable<'_> {
-    fn shown_default(&self) -> String {
-        match self.default {
-            "required" | "unset" | "empty" => self.default.to_owned(),
-            value => format!("`{value}`"),
-        }
-    }
-}
-
-/// Entries `  NAME [default]`, each with its meaning on the next line.
-fn variables(help: &str) -> Vec<Variable<'_>> {
-    let mut found = Vec::new();
-    let mut lines = help.lines();
-    while let Some(line) = lines.next() {
-        let entry = line.trim().split_once(" [").filter(|(name, _)| name.starts_with("LENO_"));
-        let Some((name, default)) = entry else { continue };
-        let default = default.strip_suffix(']').unwrap_or(default);
-        found.push(Variable { name, default, meaning: lines.next().unwrap_or_default().trim() });
-    }
-    found
-}
-
-/// Units and kinds are the last words of names.
-fn kind(name: &str) -> &'static str {
-    const ENDS: [(&str, &str); 12] = [
-        ("_MILLISECONDS", "number, milliseconds"),
-        ("_SECONDS", "number, seconds"),
-        ("_BYTES", "number, bytes"),
-        ("BYTES_MAX", "number, bytes"),
-        ("_MAX", "number"),
-        ("_WORKERS", "number"),
-        ("_REQUESTS", "number"),
-        ("_UID", "number"),
-        ("_PORT", "port"),
-        ("_PORTS", "list of ports"),
-        ("_FILE", "path"),
-        ("_DIR", "path"),
-    ];
-    if name.ends_with("POD_UID") {
-        return "text";
-    }
-    ENDS.iter().find(|(end, _)| name.ends_with(end)).map_or("text", |(_, kind)| kind)
-}
-
-fn variables_page(variables: &[Variable<'_>]) -> String {
-    let mut text = String::from(
-        "# Variables of the proxy\n\n`leno-proxy` reads its configuration from the environment. It reports all \
-         mistakes at once, with exit code 64. [`leno up`](../cli.md#leno-up) and the injector set these variables; \
-         [annotations](annotations.md) of a pod change some of them.\n\n\
-         | variable | type | default | meaning |\n| --- | --- | --- | --- |\n",
-    );
-    for variable in variables {
-        let Variable { name, meaning, .. } = variable;
-        let default = variable.shown_default();
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "| `{name}` | {} | {default} | {} |", kind(name), cell(meaning));
-    }
-    text
 }
 
 fn annotations_page(variables: &[Variable<'_>]) -> String {
@@ -297,11 +232,6 @@ fn errors_page(endings: &[Ending<'_>]) -> String {
     text
 }
 
-/// Text inside of a table: `<` would begin HTML, `|` would end the cell.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,19 +241,6 @@ mod tests {
         let help = "A mesh\n\nUsage: leno <COMMAND>\n\nCommands:\n  up     Run manifests\n  down   End\n          it\n\n\
             Cluster:\n  install  Print\n  help   Print help\n\nOptions:\n  -h, --help  Print help\n  all    no verb\n";
         assert_eq!(listed(help), ["up", "down", "install"]);
-    }
-
-    #[test]
-    fn variables_of_a_help_text() {
-        let help = "usage: x\n\n  LENO_PROXY_A_SECONDS [30]\n      how long\n  LENO_PROXY_B [a [b]]\n      what\n";
-        let found: Vec<String> = variables(help)
-            .iter()
-            .map(|one| format!("{} {} {} {}", one.name, kind(one.name), one.default, one.meaning))
-            .collect();
-        assert_eq!(
-            found,
-            ["LENO_PROXY_A_SECONDS number, seconds 30 how long", "LENO_PROXY_B text a [b] what"]
-        );
     }
 
     /// A page of the reference has all rows of the table.
