@@ -8,6 +8,8 @@
 //! - `<!-- test: file PATH -->`: the block is written to this file.
 //! - `<!-- test: as in PATH -->`: each line of the block is a line of this document, whose commands another test runs.
 //!
+//! Where a block of output (```` ```text ````) follows a block that is run, its line of column headings is in the output.
+//!
 //! Each page has a folder, in which `examples` is the project's, and a mesh of its own.
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -32,6 +34,8 @@ struct Block {
     line: usize,
     what: Do,
     text: String,
+    /// Words of the headings in the output that the page shows.
+    headings: Option<String>,
 }
 
 /// The marked blocks of a page.
@@ -46,9 +50,24 @@ fn blocks(page: &str) -> Result<Vec<Block>> {
         ensure!(fence.starts_with("```"), "line {}: no code block follows the mark", index + 1);
         let text = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
         let text = text.map(|line| format!("{line}\n")).collect();
-        blocks.push(Block { line: index + 1, what, text });
+        let mut after = lines.clone().map(|(_, line)| line).skip_while(|line| line.is_empty());
+        let shown = after.next().filter(|line| *line == "```text").and_then(|_| after.next());
+        let headings = shown.filter(|line| is_headings(line)).map(spaced);
+        blocks.push(Block { line: index + 1, what, text, headings });
     }
     Ok(blocks)
+}
+
+/// Names of columns: `SEEN BY  DIRECTION  LATENCY_P50`.
+fn is_headings(line: &str) -> bool {
+    let is_letter =
+        |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || ['_', ' ', '/'].contains(&c);
+    line.contains("  ") && line.chars().all(is_letter)
+}
+
+/// With one blank between words: widths of columns differ from run to run.
+fn spaced(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn mark_of(mark: &str) -> Result<Do> {
@@ -113,7 +132,7 @@ impl Shell {
         Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    fn block(&self, Block { what, text, .. }: &Block) -> Result<()> {
+    fn block(&self, Block { what, text, headings, .. }: &Block) -> Result<()> {
         match what {
             Do::File { path } => {
                 let path = self.place.path().join(path);
@@ -137,6 +156,12 @@ impl Shell {
                 );
                 let expected = prints.as_deref().unwrap_or_default();
                 ensure!(said.contains(expected), "{expected:?} is not in the output:\n{said}");
+                if let Some(headings) = headings {
+                    ensure!(
+                        said.lines().any(|line| spaced(line) == *headings),
+                        "the headings {headings:?} are not in the output:\n{said}"
+                    );
+                }
             }
             Do::Until { prints } => {
                 let began = Instant::now();
@@ -200,6 +225,7 @@ pages! {
     mesh_an_application: "tasks/mesh-an-application.md";
     rotate_a_root: "tasks/rotate-a-root.md";
     slow_call: "tasks/slow-call.md";
+    upgrade: "tasks/upgrade.md";
 }
 
 #[test]
@@ -227,15 +253,15 @@ fn every_page_with_marks_is_run() {
 
 #[test]
 fn marks_are_read() {
-    let page = "text\n<!-- test: run; exits 0 or 2; prints \"a \\\"b\\\"\" -->\n```sh\nx\ny\n```\n\
+    let page = "text\n<!-- test: run; exits 0 or 2; prints \"a \\\"b\\\"\" -->\n```sh\nx\ny\n```\n\n```text\nA  B_C\n```\n\
         <!-- test: file a/b.yaml -->\n```yaml\nz\n```\n```sh\nnot marked\n```\n";
     let found = blocks(page).expect("two blocks");
     let seen: Vec<String> = found.iter().map(|block| format!("{block:?}")).collect();
     assert_eq!(
         seen,
         [
-            r#"Block { line: 2, what: Run { codes: [0, 2], prints: Some("a \"b\"") }, text: "x\ny\n" }"#,
-            r#"Block { line: 7, what: File { path: "a/b.yaml" }, text: "z\n" }"#,
+            r#"Block { line: 2, what: Run { codes: [0, 2], prints: Some("a \"b\"") }, text: "x\ny\n", headings: Some("A B_C") }"#,
+            r#"Block { line: 11, what: File { path: "a/b.yaml" }, text: "z\n", headings: None }"#,
         ]
     );
     for wrong in ["until", "run; print \"x\"", "walk", "run; exits now"] {
