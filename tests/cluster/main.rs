@@ -17,6 +17,7 @@ mod ground;
 mod identity;
 mod injection;
 mod mesh;
+mod migration;
 mod outages;
 mod policy;
 mod policy_tour;
