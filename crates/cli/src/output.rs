@@ -1,5 +1,9 @@
 //! Standard output is what was asked for, standard error is talk.
 
+mod table;
+
+pub(crate) use table::{cut, cut_end, table_within, whole_table, with_sentences};
+
 use crate::args::Format;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -29,170 +33,47 @@ pub(crate) fn terminal_columns() -> Option<usize> {
     (width.0 > 0).then(|| usize::from(width.0))
 }
 
-/// The same in lines of at most so many characters, as long as headings and [`CELL_MIN`] allow. What all cells of a column have in common
-/// goes first: the prefix of headings, then the namespace of names. Then names are cut, and figures last.
-pub(crate) fn table_within(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
-    let (mut headings, mut rows) = (headings.to_vec(), rows.to_vec());
-    let gaps = 2 * headings.len().saturating_sub(1);
-    let fits = |widths: &[usize]| widths.iter().sum::<usize>() + gaps <= columns;
-    let mut widths = widths_of(&headings, &rows);
-    for at in 0..headings.len() {
-        if fits(&widths) {
-            break;
-        }
-        headings[at] = headings[at].rsplit('_').next().unwrap_or_default();
-        widths = widths_of(&headings, &rows);
-    }
-    // In all columns at once: one name with its namespace beside one without it would look like two kinds of names.
-    if !fits(&widths) {
-        (0..headings.len()).for_each(|column| without_namespace(&mut rows, column));
-        widths = widths_of(&headings, &rows);
-    }
-    let are_names: Vec<bool> = (0..headings.len()).map(|at| has_names(&rows, at)).collect();
-    for only_names in [true, false] {
-        while !fits(&widths) {
-            let can_shrink = |at: &usize| {
-                (are_names[*at] || !only_names) && widths[*at] > CELL_MIN.max(headings[*at].len())
-            };
-            let candidates = (0..widths.len()).filter(can_shrink);
-            let Some(at) = candidates.max_by_key(|at| widths[*at]) else { break };
-            widths[at] -= 1;
-        }
-    }
-    for row in &mut rows {
-        for (cell, width) in row.iter_mut().zip(&widths) {
-            *cell = cut(cell, *width);
-        }
-    }
-    whole_table(&headings, &rows)
-}
-
-fn widths_of(headings: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
-    let widest = |(at, heading): (usize, &&str)| {
-        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
-        cells.chain([heading.len()]).max().unwrap_or(0)
-    };
-    headings.iter().enumerate().map(widest).collect()
-}
-
-/// Whether the column has words that can be cut; cut figures and addresses say nothing.
-fn has_names(rows: &[Vec<String>], column: usize) -> bool {
-    let letters = |cell: &String| cell.chars().filter(|c| c.is_alphabetic()).count();
-    let mut cells = rows.iter().filter_map(|row| row.get(column));
-    cells.any(|cell| cell.chars().count() > CELL_MIN && letters(cell) > CELL_MIN / 2)
-}
-
-/// Where the namespace of the last word begins and ends: `shop/` of `Server shop/web`. Paths have none.
-fn namespace(cell: &str) -> Option<std::ops::Range<usize>> {
-    let begin = cell.rfind(' ').map_or(0, |at| at + 1);
-    let end = begin + cell[begin..].rfind('/')? + 1;
-    cell[begin..].starts_with(char::is_alphabetic).then_some(begin..end)
-}
-
-/// Leaves out the namespace of a column's cells, where all that have one have the same.
-fn without_namespace(rows: &mut [Vec<String>], column: usize) {
-    let cells = rows.iter().filter_map(|row| row.get(column));
-    let mut found = cells.filter_map(|cell| Some(&cell[namespace(cell)?]));
-    let Some(first) = found.next() else { return };
-    if !found.all(|one| one == first) {
-        return;
-    }
-    for cell in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
-        if let Some(range) = namespace(cell) {
-            cell.replace_range(range, "");
-        }
+/// The text for a terminal: a line that is too long goes on below, under the beginning of what it says. Words stay whole, so that names can
+/// be copied.
+pub(crate) fn wrapped(text: &str) -> String {
+    match terminal_columns() {
+        Some(columns) => wrapped_within(text, columns),
+        None => text.to_owned(),
     }
 }
 
-/// Cells keep at least so much when a table is made narrower.
-const CELL_MIN: usize = 8;
-
-/// At most so many characters, with `…` in the place of the middle: the ends of pod names differ.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    let characters: Vec<char> = text.chars().collect();
-    if characters.len() <= width {
-        return text.to_owned();
-    }
-    let kept = width.saturating_sub(1);
-    let tail = kept / 3;
-    let head = characters[..kept - tail].iter();
-    head.chain(&['…']).chain(&characters[characters.len() - tail..]).collect()
-}
-
-/// Rows under headings, whose last column has sentences: within so many characters, they go on in further lines.
-pub(crate) fn with_sentences(
-    headings: &[&str],
-    rows: &[Vec<String>],
-    columns: Option<usize>,
-) -> String {
-    /// Sentences in a narrower column are hard to read; they begin on a line of their own.
-    const WIDTH_MIN: usize = 30;
-    const INDENT: usize = 4;
-    let Some(columns) = columns else { return whole_table(headings, rows) };
-    let last = headings.len() - 1;
-    let short: Vec<Vec<String>> = rows.iter().map(|row| row[..last].to_vec()).collect();
-    let widths = widths_of(&headings[..last], &short);
-    let before: usize = widths.iter().map(|width| width + 2).sum();
-    let is_beside = before + WIDTH_MIN <= columns;
-    if is_beside {
-        let wrapped: Vec<Vec<String>> = rows
-            .iter()
-            .flat_map(|row| {
-                let lines = broken(&row[last], columns - before);
-                lines.into_iter().enumerate().map(|(number, line)| {
-                    let blank = || vec![String::new(); last];
-                    let mut cells = if number == 0 { row[..last].to_vec() } else { blank() };
-                    cells.push(line);
-                    cells
-                })
-            })
-            .collect();
-        return whole_table(headings, &wrapped);
-    }
-    let table = table_within(&headings[..last], &short, columns);
-    let mut text = String::new();
-    for (number, line) in table.lines().enumerate() {
-        text.push_str(line);
-        text.push('\n');
-        let row = number.checked_sub(1).and_then(|number| rows.get(number));
-        for line in row.iter().flat_map(|row| broken(&row[last], columns.max(2 * INDENT) - INDENT))
-        {
-            text.push_str(&format!("{:INDENT$}{line}\n", ""));
-        }
-    }
-    text
-}
-
-/// Lines of at most so many characters, broken between words; a longer word has a line of its own.
-fn broken(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        match lines.last_mut() {
-            Some(last) if line == 0 => last.push_str(word),
-            Some(last) if line + 1 + word.chars().count() <= columns => {
-                last.push(' ');
-                last.push_str(word);
+/// The same in lines of at most so many characters, longer words excepted.
+fn wrapped_within(text: &str, columns: usize) -> String {
+    let mut all = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let hang = hang(line).min(columns / 2);
+        let mut used = 0;
+        for (number, word) in line.split(' ').enumerate() {
+            let length = word.chars().count();
+            if number > 0 && used + 1 + length > columns && used >= hang {
+                all.truncate(all.trim_end_matches(' ').len());
+                all.push('\n');
+                all.extend(std::iter::repeat_n(' ', hang));
+                used = hang;
+            } else if number > 0 {
+                all.push(' ');
+                used += 1;
             }
-            _ => lines.push(word.to_owned()),
+            all.push_str(word);
+            used += length;
         }
+        all.push_str(end);
     }
-    lines
+    all
 }
 
-/// Rows under headings, in columns as wide as their widest cell.
-pub(crate) fn whole_table(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([headings[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let line = |cells: &[String]| {
-        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    let headings: Vec<String> = headings.iter().map(ToString::to_string).collect();
-    std::iter::once(&headings).chain(rows).map(|row| line(row)).collect()
+/// Where the text of a line goes on below: under the value behind a label, or two columns deeper than the line.
+fn hang(line: &str) -> usize {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let label = line[indent..].find("  ").map(|at| indent + at);
+    let value = label.map(|at| line.len() - line[at..].trim_start_matches(' ').len());
+    value.map_or(indent + 2, |at| line[..at].chars().count())
 }
 
 /// The text for programs, if the format is one of theirs.
@@ -227,7 +108,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// Writes [`verdicts`] to standard output.
 pub(crate) fn print_verdicts(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    out.write_all(verdicts(text).as_bytes())?;
+    out.write_all(verdicts(&wrapped(text)).as_bytes())?;
     out.flush()
 }
 
@@ -312,59 +193,19 @@ mod tests {
     }
 
     #[test]
-    fn narrow_columns() {
-        let rows = [vec!["productpage-v1-7d9c5b6f4-abcde".into(), "default/productpage".into()]];
-        let check = |columns: usize, expected: &str| {
-            let text = table_within(&["POD", "CLIENT"], &rows, columns);
-            assert_eq!(text.lines().nth(1), Some(expected), "{columns}");
+    fn long_lines_go_on_below() {
+        let check = |line: &str, expected: &[&str]| {
+            let text = wrapped_within(&format!("{line}\n"), 24);
+            assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+            assert!(text.ends_with('\n'));
         };
-        check(60, "productpage-v1-7d9c5b6f4-abcde  default/productpage");
-        check(44, "productpage-v1-7d9c5b6f4-abcde  productpage");
-        check(40, "productpage-v1-7d9…f4-abcde  productpage");
-        check(22, "produc…cde  produc…age");
-        check(0, "produ…de  produ…ge");
-    }
-
-    #[test]
-    fn sentences_go_on_in_further_lines() {
-        let rows =
-            [vec!["Warning".into(), "Pod web".into(), "the command is missing; add it".into()]];
-        let check = |columns, expected: &str| {
-            assert_eq!(with_sentences(&["TYPE", "OBJECT", "MESSAGE"], &rows, columns), expected);
-        };
-        check(
-            None,
-            "TYPE     OBJECT   MESSAGE\nWarning  Pod web  the command is missing; add it\n",
-        );
-        check(
-            Some(48),
-            "TYPE     OBJECT   MESSAGE\nWarning  Pod web  the command is missing; add it\n",
-        );
-        check(
-            Some(30),
-            "TYPE     OBJECT\nWarning  Pod web\n    the command is missing;\n    add it\n",
-        );
-        assert_eq!(broken("a bb ccc dddd", 4), ["a bb", "ccc", "dddd"]);
-    }
-
-    #[test]
-    fn what_narrow_tables_leave_out() {
-        let check = |cells: &[&[&str]], columns: usize, expected: &[&str]| {
-            let row = |cells: &&[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let rows: Vec<Vec<String>> = cells.iter().map(row).collect();
-            let headings = &["LATENCY_P50", "NAME", "IP"][..cells[0].len()];
-            let text = table_within(headings, &rows, columns);
-            assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{cells:?}");
-        };
-        check(&[&["1 ms", "shop/web"]], 19, &["P50   NAME", "1 ms  shop/web"]);
-        check(&[&["1 ms", "Server shop/web"]], 17, &["P50   NAME", "1 ms  Server web"]);
-        // Names of several namespaces, and paths, are cut.
-        let two: [&[&str]; 2] = [&["1 ms", "shop/checkout"], &["1 ms", "data/postgres"]];
-        check(&two, 16, &["P50   NAME", "1 ms  shop/c…out", "1 ms  data/p…res"]);
-        check(&[&["1 ms", "/api/v1/users"]], 16, &["P50   NAME", "1 ms  /api/v…ers"]);
-        // Addresses stay whole.
-        let address: [&[&str]; 1] = [&["1 ms", "productpage-v1", "10.244.0.12"]];
-        check(&address, 27, &["P50   NAME      IP", "1 ms  produ…v1  10.244.0.12"]);
+        check("Pod shop/web", &["Pod shop/web"]);
+        check("  state   one two three four", &["  state   one two three", "          four"]);
+        check("× a check that failed here", &["× a check that failed", "  here"]);
+        let name = "spiffe://cluster.local/ns/shop/sa/web";
+        check(&format!("  id   {name}, ready"), &[&format!("  id   {name},"), "       ready"]);
+        check(&format!("  id {name}"), &["  id", &format!("    {name}")]);
+        check("", &[""]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) fn run(home: &Home, wanted: &Describe) -> anyhow::Result<()> {
         format @ (Format::Json | Format::Yaml) => output::structured(format, &answer)?,
         _ => None,
     };
-    output::print(&shown.unwrap_or_else(|| text::text(&answer)))?;
+    output::print(&shown.unwrap_or_else(|| output::wrapped(&text::text(&answer))))?;
     Ok(())
 }
 

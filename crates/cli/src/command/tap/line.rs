@@ -31,7 +31,7 @@ pub(super) fn short(request: &Value, columns: Option<usize>) -> String {
         reason(request),
         headers(request),
     );
-    columns.map_or_else(|| line.clone(), |columns| cut_end(&line, columns))
+    columns.map_or_else(|| line.clone(), |columns| output::cut_end(&line, columns))
 }
 
 /// The same with all that is known.
@@ -136,13 +136,6 @@ fn fitted(identity: &str, width: usize) -> String {
     let name = identity.rsplit('/').next().unwrap_or_default();
     let fits = identity.chars().count() <= width;
     output::cut(if fits { identity } else { name }, width)
-}
-
-fn cut_end(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
-        return line.to_owned();
-    }
-    line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
