@@ -62,7 +62,7 @@ export function overview(graph: Graph, model: Model): Node_[] {
       : section("Needs attention", h("p", { class: "well" }, graph.readings < 2 ? "Figures appear after the second reading." : "Nothing: no request fails, all pods are ready, and traffic in the mesh uses mutual TLS.")),
     calls.length
       ? section("Busiest edges", table(["Client → server", "Rate", "Success", "p99"], calls.slice(0, ROWS_MAX).map((call) => callRow(call, names)), "Busiest edges"), more(calls.length, ROWS_MAX))
-      : section("Busiest edges", h("p", { class: "soft" }, `No traffic in the last ${format.duration(graph.window_seconds)}.`)),
+      : section("Busiest edges", h("p", { class: "soft" }, `No traffic between workloads in the last ${format.duration(graph.window_seconds)}.`)),
     events(graph.happenings, graph.at, ""),
   ].filter((part): part is Node_ => part !== null);
 }
@@ -160,13 +160,13 @@ function pods(details: NodeDetails, now: number): Node_ | null {
     const left = pod.certificate_expires === null ? null : pod.certificate_expires - now;
     return h("tr", {},
       h("td", {}, pod.name),
-      h("td", { class: pod.ready ? "" : "bad" }, pod.ready ? "ready" : "not ready"),
+      h("td", { class: `state ${pod.ready ? "" : "bad"}` }, pod.ready ? "ready" : "not ready"),
       h("td", { class: `n ${left !== null && left < CERTIFICATE_SECONDS_MIN ? "warn" : ""}` }, pod.meshed ? (left === null ? "no answer" : format.duration(left)) : "no proxy"),
       h("td", { class: "n" }, pod.rss_bytes === null ? "–" : format.bytes(pod.rss_bytes)));
   });
   const identities = [...new Set(details.pods.map((pod) => pod.identity).filter(Boolean))];
   const element = section("Pods",
-    h("table", { "aria-label": "Pods" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Pod"), h("th", { scope: "col" }, "State"), h("th", { scope: "col", class: "n", title: "Time until the proxy's certificate expires" }, "Certificate"), h("th", { scope: "col", class: "n", title: "Memory of the proxy" }, "Proxy"))), h("tbody", {}, ...rows)),
+    h("table", { "aria-label": "Pods" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Pod"), h("th", { scope: "col", class: "state" }, "State"), h("th", { scope: "col", class: "n", title: "Time until the proxy's certificate expires" }, "Certificate"), h("th", { scope: "col", class: "n", title: "Memory of the proxy" }, "Proxy"))), h("tbody", {}, ...rows)),
     more(details.pods.length, PODS_MAX));
   if (identities.length) element.append(h("h3", {}, identities.length > 1 ? "Identities" : "Identity"), ...identities.map((identity) => h("p", { class: "identity" }, h("code", {}, identity))));
   return element;

@@ -67,6 +67,8 @@ const tests = {
       for (const part of ["catalog-7d9c5b6f4-abcd0", "not ready", "18 h", "spiffe://cluster.local/ns/shop/sa/catalog", "HTTPRoute shop/catalog-split", "Called by", "AuthorizationPolicy shop/catalog-clients", "default policy deny", "no client"]) {
         assert.ok(text.toLowerCase().includes(part.toLowerCase()), `no ${part} in ${text}`);
       }
+      const lines = `[...document.querySelectorAll("[aria-label='Pods'] td.state")].map((one) => { const text = document.createRange(); text.selectNodeContents(one); return text.getClientRects().length; })`;
+      assert.deepEqual([...new Set(await page.run(lines))], [1], "lines of the state of a pod");
       await accessible(page, "a node");
     });
   },

@@ -125,7 +125,7 @@ fn jaeger() -> Result<()> {
     let mut build = Command::new("go");
     build.current_dir("tests/jaeger").env("GOCACHE", &objects);
     build.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")]);
-    // Without inlining, it compiles in two thirds of the time.
+    // Without inlining: it need not be fast.
     build.args([
         "build",
         "-trimpath",
