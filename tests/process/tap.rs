@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 const HTTP_PORT: u16 = 8001;
 const ADMIN_PORT: u16 = 4191;
+const INBOUND_PORT: u16 = 4143;
 const CLIENT: &str = "spiffe://cluster.local/ns/default/sa/client";
 const SERVER: &str = "spiffe://cluster.local/ns/default/sa/server";
 
@@ -16,7 +17,8 @@ fn mesh() -> Mesh {
     let mesh = Plan::new()
         .pod("client")
         .pod("server")
-        .service("server", [HTTP_PORT], &["server"])
+        .unmeshed_pod("stranger")
+        .service("server", [HTTP_PORT, ADMIN_PORT], &["server"])
         .start("tap", Meshed::Yes);
     let bound =
         mesh.pod("server").namespace.run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, HTTP_PORT)));
@@ -42,7 +44,7 @@ impl Tap {
         let stream = pod.namespace.run(|| TcpStream::connect(SocketAddr::from((ip, ADMIN_PORT))));
         let mut stream = stream.expect("connect");
         stream.set_read_timeout(Some(wait::LIMIT)).expect("a limit");
-        let head = format!("GET /tap?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = format!("GET /tap?{query} HTTP/1.1\r\nHost: a\r\nLeno-Tap: yes\r\n\r\n");
         stream.write_all(head.as_bytes()).expect("ask");
         let mut reader = BufReader::new(stream);
         let mut status = String::new();
@@ -148,6 +150,50 @@ fn a_tap_shows_no_secret() {
     let request = tap.next();
     assert_eq!((&request["path"], &request["headers"]["x-tenant"]), (&"/page".into(), &"a".into()));
     assert!(!request.to_string().contains("hidden"), "{request}");
+}
+
+/// The first bytes that the pod `from` gets from an address.
+fn asked(mesh: &Mesh, from: &str, address: SocketAddr, header: &str) -> String {
+    mesh.pod(from).namespace.run(|| {
+        let mut stream = TcpStream::connect_timeout(&address, wait::LIMIT).expect("connect");
+        stream.set_read_timeout(Some(wait::LIMIT)).expect("a limit");
+        let head = format!("GET /tap HTTP/1.1\r\nHost: a\r\n{header}\r\n");
+        stream.write_all(head.as_bytes()).expect("ask");
+        let mut first = [0; 12];
+        let count = stream.read(&mut first).unwrap_or(0);
+        String::from_utf8_lossy(&first[..count]).into_owned()
+    })
+}
+
+/// Every way to the tap of a pod that another pod has, and what a program in the pod gets whose client chooses the URL.
+#[test]
+fn no_other_pod_reaches_a_tap() {
+    let mesh = mesh();
+    let header = "leno-tap: yes\r\n";
+    let pod = mesh.pod("server").addresses;
+    let service = mesh.service("server").addresses;
+    //   from        to                                                   header  is shown requests
+    for (from, address, header, is_shown) in [
+        ("stranger", SocketAddr::from((pod.v4, ADMIN_PORT)), header, false),
+        ("stranger", SocketAddr::from((pod.v6, ADMIN_PORT)), header, false),
+        ("stranger", SocketAddr::from((service.v4, ADMIN_PORT)), header, false),
+        ("stranger", SocketAddr::from((pod.v4, INBOUND_PORT)), header, false),
+        ("client", SocketAddr::from((pod.v4, ADMIN_PORT)), header, false),
+        // The Service has the admin port, and the mesh does not carry requests there.
+        ("client", SocketAddr::from((service.v4, ADMIN_PORT)), header, false),
+        ("client", SocketAddr::from((pod.v4, INBOUND_PORT)), header, false),
+        ("server", SocketAddr::from((pod.v4, ADMIN_PORT)), header, false),
+        ("server", SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)), "", false),
+        ("server", SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)), header, true),
+    ] {
+        let answer = asked(&mesh, from, address, header);
+        let is_right = match is_shown {
+            true => answer == "HTTP/1.1 200",
+            // Nothing, or a status of clients or servers that fail.
+            false => answer.is_empty() || ["HTTP/1.1 4", "HTTP/1.1 5"].contains(&&answer[..10]),
+        };
+        assert!(is_right, "{from} asks {address}: {answer:?}");
+    }
 }
 
 #[test]

@@ -409,6 +409,8 @@ async fn begin(
         .uri(path)
         .header(http::header::HOST, "localhost")
         .header(http::header::CONNECTION, "close")
+        // A proxy shows requests only to those that send it.
+        .header("leno-tap", "yes")
         .body(Full::new(body))
         .map_err(|error| error.to_string())?;
     let answer = sender.send_request(request).await.map_err(words)?;

@@ -43,6 +43,9 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(5);
 /// A level list is short.
 const LEVEL_BYTES_MAX: usize = 4096;
 
+/// What `leno tap` sends.
+const TAP_HEADER: &str = "leno-tap";
+
 const DENIALS_INSIDE: &str =
     "denials can be read only from inside the pod; use leno explain ID or kubectl port-forward\n";
 
@@ -156,7 +159,8 @@ async fn answer(state: &State, request: Request<Incoming>, from_inside: bool) ->
 /// A page, or a stream of requests.
 type Answer = Either<Full<Bytes>, TapStream>;
 
-/// Requests as they pass. Paths are not for everybody who reaches the pod: only for those who may enter it.
+/// Requests as they pass. Paths are not for everybody who reaches the pod: only for those who may enter it. The header keeps out an
+/// application that fetches any URL for its clients: they choose the URL, and not the headers.
 fn tap(state: &State, request: &Request<Incoming>, from_inside: bool) -> Response<Answer> {
     let refused = |status, why: String| text(status, why).map(Either::Left);
     if request.method() != Method::GET {
@@ -165,6 +169,11 @@ fn tap(state: &State, request: &Request<Incoming>, from_inside: bool) -> Respons
     if !from_inside {
         let why = "requests are shown only inside the pod; use leno tap, or kubectl port-forward\n";
         return refused(StatusCode::FORBIDDEN, why.to_owned());
+    }
+    if !request.headers().contains_key(TAP_HEADER) {
+        let why =
+            format!("requests are shown only to leno tap; other programs send {TAP_HEADER}: yes\n");
+        return refused(StatusCode::FORBIDDEN, why);
     }
     let wanted = match Wanted::parse(request.uri().query().unwrap_or_default()) {
         Ok(wanted) => wanted,
@@ -420,7 +429,10 @@ mod tests {
         check("GET /config", "", 200, r#""workers": "1""#).await;
         check("POST /metrics", "", 405, "").await;
         check("POST /tap", "", 405, "").await;
-        check("GET /tap?slow=never&x=1", "", 400, "x: is not a known filter").await;
+        check("GET /tap", "", 403, "other programs send leno-tap: yes").await;
+        let (status, why) =
+            ask_with(address, "GET /tap?slow=never&x=1", "leno-tap: yes\r\n", "").await;
+        assert_eq!((status, why.contains("x: is not a known filter")), (400, true), "{why}");
         check("GET /denials?client=", "", 200, "[]").await;
         check("POST /denials", "", 405, "").await;
         check("GET /retry-budgets", "", 200, "[]").await;
