@@ -1,5 +1,6 @@
 //! `leno ps`, `stat`, `edges`, `logs` and `diagnostics` against a cluster: what they say is what is there.
 
+use crate::ground::kubectl;
 use crate::ground::load::Load;
 use crate::ground::place::Place;
 use crate::ground::proxy;
@@ -33,6 +34,7 @@ fn the_commands_of_one_machine_see_a_cluster() {
     traffic(&place);
     told(&place);
     tapped(&place);
+    tapped_with_the_right_only(&place);
     forms(&place);
     everywhere(&place);
     again_and_again(&place);
@@ -133,6 +135,47 @@ fn tapped(place: &Place) {
         assert_eq!(request["server.id"], proxy::identity(place, "web"), "{request}");
         assert_eq!(request["status"], 200, "{request}");
     }
+}
+
+/// The chart's role is enough in its namespace, a role without `pods/tap` is not, and another pod gets nothing.
+fn tapped_with_the_right_only(place: &Place) {
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let rule = |resource: &str, verb: &str| serde_json::json!({"apiGroups": [""], "resources": [resource], "verbs": [verb]});
+    let binding = |user: &str, kind: &str, role: &str| {
+        serde_json::json!({
+            "apiVersion": version, "kind": "RoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        })
+    };
+    let role = serde_json::json!({
+        "apiVersion": version, "kind": "Role", "metadata": {"name": "looker"},
+        "rules": [rule("pods", "list"), rule("pods/portforward", "create")],
+    });
+    let tapper = binding("leno-test-tapper", "ClusterRole", "leno-tap");
+    place.apply(&[role, tapper, binding("leno-test-looker", "Role", "looker")]);
+    let tap = |user: &str| {
+        leno(place, &["tap", "deploy/web", "--count", "1", "-o", "json", "--as", user])
+    };
+    until("the API server knows the bindings", RATE_WAIT, || {
+        tap("leno-test-tapper").status.success().then_some(())
+    });
+    let refused = tap("leno-test-looker");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("pods/tap"), "{said}");
+    // From a pod without a proxy, straight to the admin port.
+    let list = place.json(&["get", "pods", "-l", "app=web"]).expect("pods are listed");
+    let address = list["items"][0]["status"]["podIP"].as_str().expect("an address");
+    let url = format!("--url=http://{address}:4191/tap");
+    let pod = place.pods("app=plain").remove(0);
+    let words = ["exec", &pod, "-c", "worker", "--", "leno-worker", "client", &url];
+    let flags = ["--header=leno-tap: yes", "--requests=1", "--timeout=10s"];
+    // Its exit code says that the request failed.
+    let output = kubectl::output(&[&["-n", &place.name], &words[..], &flags].concat(), None);
+    let output = output.expect("kubectl");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("\"403\":1"), "{said}");
 }
 
 /// With `-A`, what is elsewhere is there as well.

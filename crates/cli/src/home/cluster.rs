@@ -163,7 +163,7 @@ impl ClusterHome {
         ensure!(
             self.cluster.may(wanted).await?,
             "tap is not allowed in namespace {namespace}: it needs the right to get pods/tap in API group leno.dev \
-             (docs/tap.md has a ClusterRole)"
+             (bind the ClusterRole leno-tap)"
         );
         Ok(())
     }

@@ -585,6 +585,8 @@ fn what_is_asked_of_the_api_server() {
         assert!(all.contains(&expected.to_owned()), "{expected} in {all:?}");
     }
     assert!(!all.iter().any(|right| right.contains("leno-identity-root")), "{all:?}");
+    // The role of people who tap is not the control plane's.
+    assert!(!all.iter().any(|right| right.contains("portforward")), "{all:?}");
     let (path, question) =
         rights::review(&rights::of_control("mesh")[0], Some(("mesh", "leno-control")));
     assert!(path.ends_with("/subjectaccessreviews"));
