@@ -25,5 +25,6 @@ mod renewal;
 mod replicas;
 mod rollout;
 mod routes;
+mod seeing;
 mod upgrade;
 mod workloads;

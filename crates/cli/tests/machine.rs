@@ -12,6 +12,8 @@ mod faults;
 mod left;
 #[path = "machine/policy.rs"]
 mod policy;
+#[path = "machine/seeing.rs"]
+mod seeing;
 #[path = "machine/traces.rs"]
 mod traces;
 #[path = "machine/up.rs"]
