@@ -60,6 +60,41 @@ pub struct Edit<'a> {
     pub append: &'a [FieldLine<'a>],
 }
 
+impl<'a> Edit<'a> {
+    fn named(&self) -> Named<'a> {
+        let (remove, set) = (self.remove, self.set);
+        let names = remove.iter().copied().chain(set.iter().map(|line| line.name));
+        let lengths = names.fold(0, |lengths, name| lengths | Named::bit(name.len()));
+        Named { lengths, remove, set }
+    }
+}
+
+/// Headers that an edit leaves out by name.
+struct Named<'a> {
+    /// One bit for each length of a name: most headers differ from all of them by it.
+    lengths: u64,
+    remove: &'a [&'a str],
+    set: &'a [FieldLine<'a>],
+}
+
+impl Named<'_> {
+    fn bit(length: usize) -> u64 {
+        1 << length.min(63)
+    }
+
+    /// Whether one of them has a name of this length.
+    fn may_have(&self, length: usize) -> bool {
+        self.lengths & Self::bit(length) > 0
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        self.may_have(name.len())
+            && (self.remove.iter().any(|other| is(other))
+                || self.set.iter().any(|line| is(line.name)))
+    }
+}
+
 /// A header to be written: checked when it is made, so that writing cannot fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldLine<'a> {
@@ -204,18 +239,19 @@ impl Plan {
     }
 
     fn unchanged(&self, block: &Block, buf: &[u8], edit: &Edit<'_>) -> bool {
+        let named = edit.named();
         edit.set.is_empty()
             && edit.append.is_empty()
             && self.connection_line_is_empty()
             && (!block.any_hop && edit.remove.is_empty()
-                || (0..block.fields.len()).all(|index| self.keeps(block, buf, edit, index)))
+                || (0..block.fields.len()).all(|index| self.keeps(block, buf, &named, index)))
     }
 
     fn connection_line_is_empty(&self) -> bool {
         self.connection.iter().all(|option| option.is_empty())
     }
 
-    fn keeps(&self, block: &Block, buf: &[u8], edit: &Edit<'_>, index: usize) -> bool {
+    fn keeps(&self, block: &Block, buf: &[u8], named: &Named<'_>, index: usize) -> bool {
         let field = &block.fields[index];
         let kept_by_hop = match field.kind {
             Kind::Other | Kind::Host | Kind::Expect => !field.listed,
@@ -225,14 +261,7 @@ impl Plan {
             Kind::Te => return field.value.of(buf).eq_ignore_ascii_case(b"trailers"),
             Kind::KeepAlive | Kind::ProxyConnection => return false,
         };
-        if edit.remove.is_empty() && edit.set.is_empty() {
-            return kept_by_hop;
-        }
-        let name = field.name.of(buf);
-        let named = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        kept_by_hop
-            && !edit.remove.iter().any(|other| named(other))
-            && !edit.set.iter().any(|line| named(line.name))
+        kept_by_hop && !named.has(field.name.of(buf))
     }
 
     fn write(&self, block: &Block, buf: &[u8], edit: &Edit<'_>, out: &mut Vec<u8>) {
@@ -254,9 +283,11 @@ impl Plan {
             added.clone().map(|line| line.name.len() + line.value.len() + 4).sum();
         out.reserve(block.end - block.start + added_bytes + 40);
         let mut to_write = !self.connection_line_is_empty();
-        if block.any_hop || !edit.remove.is_empty() || !edit.set.is_empty() {
-            for index in 0..block.fields.len() {
-                if self.keeps(block, buf, edit, index) {
+        let named = edit.named();
+        if block.any_hop || named.lengths > 0 {
+            for (index, field) in block.fields.iter().enumerate() {
+                let stays = !block.any_hop && !named.may_have(field.name.length());
+                if stays || self.keeps(block, buf, &named, index) {
                     continue;
                 }
                 let line = block.line_range(index);

@@ -20,6 +20,10 @@ impl Span {
         &buf[self.range()]
     }
 
+    pub(crate) fn length(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }

@@ -7,6 +7,7 @@ use crate::capture;
 use crate::config::{Config, Limits};
 use crate::conn::handshakes::Handshakes;
 use crate::record::Table;
+use crate::request::record::Spare;
 use crate::shared::Shared;
 use crate::telemetry::Recorder;
 use crate::telemetry::observers::Observers;
@@ -38,6 +39,8 @@ pub struct ThreadContext {
     pub record: Table,
     /// Who looks at single requests.
     pub observers: Observers,
+    /// For the next requests that somebody looks at.
+    pub spare: Spare,
     /// Handshakes of clients that are not finished.
     pub handshakes: Handshakes,
     credentials: RefCell<watch::Receiver<Option<Arc<Credentials>>>>,
@@ -71,6 +74,7 @@ impl ThreadContext {
             recorder,
             random: Random::from_entropy(),
             drain,
+            spare: Spare::default(),
             handshakes: Handshakes::default(),
             credentials: RefCell::new(credentials),
             own_addresses: own_addresses(),

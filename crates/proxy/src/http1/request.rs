@@ -161,15 +161,15 @@ impl Codec for Http1Request<'_> {
         View::http1(&self.parts.request, self.ahead.filled())
     }
 
-    fn describe(&self, wanted: &Wanted<'_>) -> Description {
+    fn describe(&self, wanted: &Wanted<'_>, into: &mut Description) {
         let (head, bytes) = (&self.parts.request, self.ahead.filled());
         let host = head.authority(bytes).unwrap_or_default();
-        Description::new(
+        into.set(
             head.version().as_str(),
             [head.method_bytes(bytes), head.target(bytes), host],
             wanted,
             |name| head.header(bytes, name),
-        )
+        );
     }
 
     /// Writes what goes up first into `parts.onward`, and takes it out of `ahead`.

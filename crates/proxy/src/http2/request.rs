@@ -98,14 +98,14 @@ impl Codec for Http2Request {
         View::http2(&self.parts)
     }
 
-    fn describe(&self, wanted: &Wanted<'_>) -> Description {
+    fn describe(&self, wanted: &Wanted<'_>, into: &mut Description) {
         let parts = &self.parts;
         let header = |name: &str| parts.headers.get(name).map(HeaderValue::as_bytes);
         let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
         let host = parts.uri.authority().map(|host| host.as_str().as_bytes());
         let host = host.or_else(|| header("host")).unwrap_or_default();
         let texts = [parts.method.as_str().as_bytes(), path.as_bytes(), host];
-        Description::new("HTTP/2.0", texts, wanted, header)
+        into.set("HTTP/2.0", texts, wanted, header);
     }
 
     fn prepare(&mut self, plan: &Plan, trace: Option<&TraceContext>) -> Result<(), LocalReply> {

@@ -32,7 +32,7 @@ pub trait Codec {
     /// What routing and policy read of it.
     fn view(&self) -> View<'_>;
     /// What access log, taps and traces show of it.
-    fn describe(&self, wanted: &Wanted<'_>) -> Description;
+    fn describe(&self, wanted: &Wanted<'_>, into: &mut Description);
     /// Makes the request that goes on: with the plan's changes and the headers of its trace, ready to be sent.
     fn prepare(&mut self, plan: &Plan, trace: Option<&TraceContext>) -> Result<(), LocalReply>;
     /// What one attempt at this endpoint needs.

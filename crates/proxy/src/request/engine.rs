@@ -103,8 +103,9 @@ fn observe<S: Side, C: Codec>(thread: &ThreadContext, side: &S, request: &C) -> 
     {
         span.context.sampled = Some(false);
     }
-    let description = request.describe(&thread.observers.wanted());
-    Box::new(Observed::new(description, incoming, span))
+    let mut observed = Observed::begin(thread, incoming, span);
+    request.describe(&thread.observers.wanted(), &mut observed.description);
+    observed
 }
 
 /// Sends the request to an endpoint of its backend, and copies of it to mirrors.
@@ -182,7 +183,7 @@ async fn try_endpoints<S: Side, C: Codec>(
             }
             Err(over) => return End::Answer(over.into()),
         };
-        record.sent_to(&slot, side.series(plan, &slot));
+        record.sent_to(&slot, side.series(plan, &slot), acquired.at_once);
         let started = if acquired.at_once { begins } else { Instant::now() };
         if let Some(clock) = &mut clock {
             clock.times.attempt_begins(started, plan.attempt_timeout(attempts.retries()));

@@ -19,6 +19,7 @@ use crate::upstream::Peer;
 use leno_model::name::{PeerName, Resource};
 use leno_model::workload::Endpoint;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,26 +63,25 @@ pub struct Description {
 }
 
 impl Description {
-    /// Of a request with these texts: method, target, authority.
-    pub fn new<'a>(
+    /// Describes a request with these texts: method, target, authority.
+    pub fn set<'a>(
+        &mut self,
         version: &'static str,
         texts: [&[u8]; 3],
         wanted: &Wanted<'_>,
         header: impl Fn(&str) -> Option<&'a [u8]>,
-    ) -> Self {
+    ) {
         let of_agent = |name| match wanted.agent {
             true => header(name).unwrap_or_default().to_vec(),
             false => Vec::new(),
         };
         let [method, target, _] = texts;
-        Self {
-            texts: texts.concat(),
-            ends: [method.len(), method.len() + target.len()],
-            version,
-            user_agent: of_agent("user-agent"),
-            referer: of_agent("referer"),
-            headers: shown_headers::values(&wanted.headers, header),
-        }
+        self.texts.clear();
+        texts.iter().for_each(|text| self.texts.extend_from_slice(text));
+        self.ends = [method.len(), method.len() + target.len()];
+        self.version = version;
+        (self.user_agent, self.referer) = (of_agent("user-agent"), of_agent("referer"));
+        self.headers = shown_headers::values(&wanted.headers, header);
     }
 
     /// As the client wrote it.
@@ -104,17 +104,17 @@ impl Description {
 }
 
 /// What is noted about a request only while somebody looks: access log, tap or traces.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub struct Observed {
     pub description: Description,
     /// Its trace, where a header names one.
     trace: Option<TraceContext>,
     /// The proxy's own span, where tracing is on.
     pub span: Option<OwnSpan>,
-    /// The object of the route that it follows.
-    route: Option<Resource>,
-    /// The Service that the client asked for.
-    service: Option<Resource>,
+    /// The route that it follows.
+    route: Option<RouteChoice>,
+    /// The object that admits it to our application.
+    admitted_by: Option<Resource>,
     /// The endpoint that it was sent to last.
     endpoint: Option<Arc<Endpoint>>,
     attempts: SmallVec<[Attempt; 1]>,
@@ -125,23 +125,36 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// Of a request with this trace; its description is not set.
     #[must_use]
-    pub fn new(
-        description: Description,
+    pub fn begin(
+        thread: &ThreadContext,
         trace: Option<TraceContext>,
         span: Option<OwnSpan>,
-    ) -> Self {
-        Self {
-            description,
-            trace,
-            span,
-            route: None,
-            service: None,
-            endpoint: None,
-            attempts: SmallVec::new(),
-            acquires_at: None,
-            queue: Duration::ZERO,
-            connect: Duration::ZERO,
+    ) -> Box<Self> {
+        let mut observed = thread.spare.0.borrow_mut().pop().unwrap_or_default();
+        (observed.trace, observed.span) = (trace, span);
+        observed
+    }
+}
+
+/// What was noted about requests that have ended, for the next ones: two allocations less for each.
+#[expect(clippy::vec_box, reason = "a record needs its box again")]
+#[derive(Debug, Default)]
+pub struct Spare(RefCell<Vec<Box<Observed>>>);
+
+/// Spare ones of a thread, and the longest texts of one in bytes: 100 KiB together.
+const SPARE_MAX: usize = 64;
+const SPARE_TEXT_BYTES_MAX: usize = 1024;
+
+impl Spare {
+    fn put(&self, mut observed: Box<Observed>) {
+        let mut all = self.0.borrow_mut();
+        if all.len() < SPARE_MAX && observed.description.texts.capacity() <= SPARE_TEXT_BYTES_MAX {
+            let texts = std::mem::take(&mut observed.description.texts);
+            *observed = Observed::default();
+            observed.description.texts = texts;
+            all.push(observed);
         }
     }
 }
@@ -172,9 +185,8 @@ impl RequestRecord {
     /// The request follows this plan.
     pub fn planned(&mut self, plan: &Plan) {
         if let Some(observed) = &mut self.observed {
-            let route = plan.route.as_ref();
-            observed.service = route.map(RouteChoice::parent).cloned();
-            observed.route = route.map(RouteChoice::route).or(plan.admitted_by.as_ref()).cloned();
+            observed.route.clone_from(&plan.route);
+            observed.admitted_by.clone_from(&plan.admitted_by);
         }
     }
 
@@ -189,13 +201,14 @@ impl RequestRecord {
         }
     }
 
-    /// The request is sent to this endpoint. It counts as a request of each endpoint that it is sent to, and as a response of
-    /// the last one.
-    pub fn sent_to(&mut self, slot: &Slot<Peer>, series: Rc<HttpSeries>) {
+    /// The request is sent to this endpoint, `at_once` where it did not wait for a connection. It counts as a request of each endpoint
+    /// that it is sent to, and as a response of the last one.
+    pub fn sent_to(&mut self, slot: &Slot<Peer>, series: Rc<HttpSeries>, at_once: bool) {
         if let Some(observed) = &mut self.observed {
             observed.endpoint = Some(slot.endpoint.clone());
-            let now = Instant::now();
-            let waited = observed.acquires_at.map(|at| now.saturating_duration_since(at));
+            let began = observed.acquires_at;
+            let now = began.filter(|_| at_once).unwrap_or_else(Instant::now);
+            let waited = began.map(|at| now.saturating_duration_since(at));
             observed.connect += waited.unwrap_or_default();
             let after = now.saturating_duration_since(self.begun);
             let to = Some(slot.endpoint.address);
@@ -234,7 +247,7 @@ impl RequestRecord {
 
     /// The request has ended: it is counted and logged.
     pub fn ended(
-        &self,
+        &mut self,
         thread: &ThreadContext,
         (direction, connection): (Direction, &Connection),
         why: &Refusal,
@@ -250,12 +263,13 @@ impl RequestRecord {
                 thread.recorder.request_refused(direction, ending, service);
             }
         }
-        if let Some(observed) = &self.observed {
-            let is_kept = self.show(observed, thread, (direction, connection), why);
+        if let Some(observed) = self.observed.take() {
+            let is_kept = self.show(&observed, thread, (direction, connection), why);
             if let (true, Some(series), Some(span)) = (is_kept, &self.series, observed.span) {
                 let trace_id = span.context.trace_id;
                 series.remember(status, Exemplar { trace_id, latency, at: SystemTime::now() });
             }
+            thread.spare.put(observed);
         }
         if ending != Ending::Complete {
             let client = connection.client;
@@ -322,8 +336,12 @@ impl RequestRecord {
             client_id,
             server_id,
             endpoint,
-            service: observed.service.as_ref(),
-            route: observed.route.as_ref(),
+            service: observed.route.as_ref().map(RouteChoice::parent),
+            route: observed
+                .route
+                .as_ref()
+                .map(RouteChoice::route)
+                .or(observed.admitted_by.as_ref()),
             method: description.method(),
             path: description.path(),
             version: description.version,

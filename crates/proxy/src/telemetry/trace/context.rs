@@ -82,24 +82,33 @@ impl TraceContext {
     pub fn headers(&self, mut put: impl FnMut(&'static str, Value)) {
         let CarriedBy { w3c, b3, x_b3, is_short } = self.carried_by;
         let Self { trace_id, span_id, sampled, .. } = *self;
-        let flag = if sampled == Some(true) { "1" } else { "0" };
-        let span = |value: Value| value.hex(span_id);
-        let whole = |value: Value| value.hex((trace_id >> 64) as u64).hex(trace_id as u64);
-        let trace = |value: Value| match is_short {
-            true => value.hex(trace_id as u64),
-            false => whole(value),
-        };
+        let flag = if sampled == Some(true) { b'1' } else { b'0' };
         if w3c || !(b3 || x_b3) {
-            let start = whole(Value::EMPTY.text("00-")).text("-");
-            put("traceparent", span(start).text("-0").text(flag));
+            let mut value = Value { bytes: *TRACEPARENT, length: TRACEPARENT.len() };
+            value.bytes[3..19].copy_from_slice(&digits((trace_id >> 64) as u64));
+            value.bytes[19..35].copy_from_slice(&digits(trace_id as u64));
+            value.bytes[36..52].copy_from_slice(&digits(span_id));
+            value.bytes[54] = flag;
+            put("traceparent", value);
+        }
+        let mut trace = Value::default();
+        if b3 || x_b3 {
+            if !is_short {
+                trace.push(&digits((trace_id >> 64) as u64));
+            }
+            trace.push(&digits(trace_id as u64));
         }
         if b3 {
-            put("b3", span(trace(Value::EMPTY).text("-")).text("-").text(flag));
+            let mut value = trace;
+            value.push(b"-");
+            value.push(&digits(span_id));
+            value.push(&[b'-', flag]);
+            put("b3", value);
         }
         if x_b3 {
-            put("x-b3-traceid", trace(Value::EMPTY));
-            put("x-b3-spanid", span(Value::EMPTY));
-            put("x-b3-sampled", Value::EMPTY.text(flag));
+            put("x-b3-traceid", trace);
+            put("x-b3-spanid", Value::of(&digits(span_id)));
+            put("x-b3-sampled", Value::of(&[flag]));
         }
     }
 }
@@ -112,33 +121,57 @@ pub struct Value {
     length: usize,
 }
 
-/// `traceparent` is the longest: `00-`, 32 digits, `-`, 16 digits, `-01`.
+/// The longest value, as far as it is the same in all requests: version, 32 digits, 16 digits, flags.
+const TRACEPARENT: &[u8; VALUE_BYTES_MAX] =
+    b"00-00000000000000000000000000000000-0000000000000000-00";
 const VALUE_BYTES_MAX: usize = 55;
 
+impl Default for Value {
+    fn default() -> Self {
+        Self { bytes: [0; VALUE_BYTES_MAX], length: 0 }
+    }
+}
+
 impl Value {
-    const EMPTY: Self = Self { bytes: [0; VALUE_BYTES_MAX], length: 0 };
+    fn of(text: &[u8]) -> Self {
+        let mut value = Self::default();
+        value.push(text);
+        value
+    }
 
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    fn text(mut self, text: &str) -> Self {
-        self.bytes[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+    fn push(&mut self, text: &[u8]) {
+        self.bytes[self.length..][..text.len()].copy_from_slice(text);
         self.length += text.len();
-        self
-    }
-
-    /// In 16 digits.
-    fn hex(mut self, number: u64) -> Self {
-        let (pairs, _) = self.bytes[self.length..].as_chunks_mut::<2>();
-        for (pair, byte) in pairs.iter_mut().zip(number.to_be_bytes()) {
-            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]];
-        }
-        self.length += 16;
-        self
     }
 }
+
+/// A number in 16 digits.
+fn digits(number: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    digits[..8].copy_from_slice(&eight_digits((number >> 32) as u32).to_be_bytes());
+    digits[8..].copy_from_slice(&eight_digits(number as u32).to_be_bytes());
+    digits
+}
+
+/// Eight digits at once, the first one in the highest byte.
+fn eight_digits(number: u32) -> u64 {
+    // Each half of a byte moves to a byte of its own.
+    let mut halves = u64::from(number);
+    halves = (halves << 16 | halves) & 0x0000_ffff_0000_ffff;
+    halves = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
+    halves = (halves << 4 | halves) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte above 9: its digit is a letter.
+    let letters = (halves + 6 * ONES) >> 4 & ONES;
+    halves + u64::from(b'0') * ONES + letters * u64::from(b'a' - b'0' - 10)
+}
+
+/// To repeat a byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -213,12 +246,33 @@ fn trace_id(text: &[u8]) -> Option<u128> {
 fn hex<const DIGITS: usize>(text: &[u8]) -> Option<u64> {
     let text: &[u8; DIGITS] = text.try_into().ok()?;
     let (mut number, mut all) = (0, 0);
-    for byte in text {
+    let (eights, rest) = text.as_chunks::<8>();
+    for eight in eights {
+        let (value, is_valid) = eight_values(u64::from_be_bytes(*eight));
+        all |= if is_valid { 0 } else { NO_DIGIT };
+        number = number << 32 | u64::from(value);
+    }
+    for byte in rest {
         let value = VALUES[usize::from(*byte)];
         all |= value;
         number = number << 4 | u64::from(value & 0xf);
     }
     (all & NO_DIGIT == 0).then_some(number)
+}
+
+/// What eight digits say, and whether all of them are digits.
+fn eight_values(text: u64) -> (u32, bool) {
+    // 1 in each byte that is a letter, in lower case or capitals: both have this bit, and digits do not.
+    let letters = text >> 6 & ONES;
+    let low = text & (0x0f * ONES);
+    let values = low + letters * 9;
+    // Written again, in lower case, it must be the same.
+    let lower = text | letters << 5;
+    let mut packed = values & (0x0f * ONES);
+    packed = (packed | packed >> 4) & 0x00ff_00ff_00ff_00ff;
+    packed = (packed | packed >> 8) & 0x0000_ffff_0000_ffff;
+    let number = (packed | packed >> 16) as u32;
+    (number, eight_digits(number) == lower)
 }
 
 #[cfg(test)]
@@ -285,5 +339,29 @@ mod tests {
             check(&[("b3", wrong)], &[]);
         }
         check(&[("x-b3-traceid", TRACE)], &[]);
+    }
+
+    /// Each byte in each place of eight, and a number there and back.
+    #[test]
+    fn digits_at_once_are_digits_one_by_one() {
+        for place in 0..8 {
+            for byte in 0..=u8::MAX {
+                let mut text = *b"0a9F5c7E";
+                text[place] = byte;
+                let one_by_one = text.iter().try_fold(0_u64, |number, byte| {
+                    let value = char::from(*byte).to_digit(16)?;
+                    Some(number << 4 | u64::from(value))
+                });
+                assert_eq!(hex::<8>(&text), one_by_one, "{text:?}");
+            }
+        }
+        let mut number = 1_u64;
+        for _ in 0..1000 {
+            number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number >> 7;
+            let text = digits(number);
+            assert_eq!(std::str::from_utf8(&text).unwrap(), format!("{number:016x}"));
+            assert_eq!(hex::<16>(&text), Some(number));
+            assert_eq!(hex::<16>(&text.to_ascii_uppercase()), Some(number));
+        }
     }
 }
