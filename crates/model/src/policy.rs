@@ -5,6 +5,7 @@
 mod default;
 mod index;
 mod missing;
+mod parameters;
 mod rate;
 mod within;
 
@@ -248,14 +249,22 @@ pub fn decide_routed<'a>(
     }
 }
 
-/// The route that takes a request: the most specific one.
+/// The route that takes a request: the most specific one. No route takes a request with path parameters if a server that ignores them
+/// reads a path of another route.
 #[must_use]
 pub fn route_of<'a>(
     policy: &'a InboundPolicy,
     request: &impl RequestView,
 ) -> Option<&'a InboundRoute> {
+    let number = number_of(policy, request)?;
+    let other = parameters::without(request);
+    let is_same = other.is_none_or(|other| number_of(policy, &other) == Some(number));
+    policy.routes.get(number).filter(|_| is_same)
+}
+
+fn number_of(policy: &InboundPolicy, request: &impl RequestView) -> Option<usize> {
     let routes = policy.routes.iter().map(|route| (route.hosts.as_slice(), &*route.matches));
-    most_specific(routes.enumerate(), request).and_then(|number| policy.routes.get(number))
+    most_specific(routes.enumerate(), request)
 }
 
 /// Whether a route of this name lets the client in: asked of a request that it has let in, when the policy changes.

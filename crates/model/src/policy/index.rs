@@ -1,6 +1,6 @@
 //! Finds the route of a request without a look at each route, by the parts of its path.
 
-use super::{InboundPolicy, InboundRoute};
+use super::{InboundPolicy, InboundRoute, parameters};
 use crate::route::{PathMatch, RequestMatch, RequestView, most_specific};
 use std::collections::HashMap;
 
@@ -39,6 +39,13 @@ impl RouteIndex {
         policy: &'a InboundPolicy,
         request: &impl RequestView,
     ) -> Option<&'a InboundRoute> {
+        let number = self.number_of(policy, request)?;
+        let other = parameters::without(request);
+        let is_same = other.is_none_or(|other| self.number_of(policy, &other) == Some(number));
+        policy.routes.get(number).filter(|_| is_same)
+    }
+
+    fn number_of(&self, policy: &InboundPolicy, request: &impl RequestView) -> Option<usize> {
         let path = request.path();
         let parts = path.match_indices('/').map(|(at, _)| &path[..at]).chain([path]);
         let by_path = parts.filter_map(|part| self.by_path.get(part)).flatten();
@@ -46,7 +53,7 @@ impl RouteIndex {
             let route = policy.routes.get(*number)?;
             Some((*number, (route.hosts.as_slice(), &*route.matches)))
         });
-        most_specific(candidates, request).and_then(|number| policy.routes.get(number))
+        most_specific(candidates, request)
     }
 }
 

@@ -300,7 +300,10 @@ fn an_index_of_routes_finds_the_same_route() {
             policy.routes.reverse();
         }
         let index = RouteIndex::new(&policy);
-        for path in ["/", "/a", "/a/", "/a/b", "/a/b/c/d", "/a/7", "/ab", "/x", "/yes", "*", ""] {
+        for path in [
+            "/", "/a", "/a/", "/a/b", "/a/b/c/d", "/a/7", "/ab", "/x", "/yes", "*", "", "/a;v=1",
+            "/a/b;c", "/;/a",
+        ] {
             for method in ["GET", "POST"] {
                 let asked = Asked(method, path);
                 let expected = route_of(&policy, &asked).map(|route| &route.resource);

@@ -285,6 +285,8 @@ fn requests() -> Cases {
         + with(&["route r s any:/*", "policy p HTTPRoute/r sa/b", "policy q Server/s mtls/m"], &[("b", "8080 PUT /x", "allow p on r"), ("a", "8080 PUT /x", "allow q"), ("web", "8080 PUT /x", "deny"), ("b", "8080", "deny")])
         // The most specific route decides.
         + with(&["route r s any:/*", "route x s any:/admin/*", "policy p HTTPRoute/r mtls/m", "policy q HTTPRoute/x sa/b"], &[("a", "8080 GET /", by_route), ("a", "8080 GET /admin/1", "deny"), ("b", "8080 GET /admin/1", "allow q on x"), ("b", "8080 GET /", "deny")])
+        // A server that ignores path parameters must read a path of the same route.
+        + with(&["route r s any:/*", "route x s any:/admin/*", "policy p HTTPRoute/r mtls/m", "policy q HTTPRoute/x sa/b"], &[("a", "8080 GET /shop;v=1/x", by_route), ("a", "8080 GET /admin;v=1", "404"), ("b", "8080 GET /admin;v=1/x", "404"), ("b", "8080 GET /admin/x;v=1", "allow q on x"), ("a", "8080 GET /;/admin", "404")])
         + with(&["route r s GET:/a POST:/b", "policy p HTTPRoute/r mtls/m"], &[("a", "8080 GET /a", by_route), ("a", "8080 POST /b", by_route), ("a", "8080 GET /b", "404")])
         // A route without a rule admits nobody.
         + with(&["route r s any:/*"], &[("a", "8080 GET /", "deny")])
