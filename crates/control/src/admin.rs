@@ -251,7 +251,7 @@ fn diagnostics_page(recorded: &Recorded<'_>, path: &str, asked: (&str, Option<&s
     }
 }
 
-/// `[{"object","origin","field","message"}]`.
+/// `[{"object","origin","field","message","note"}]`.
 #[must_use]
 pub fn problems_json(problems: &[Problem]) -> String {
     let problems: Vec<_> = problems
@@ -262,6 +262,7 @@ pub fn problems_json(problems: &[Problem]) -> String {
                 "origin": problem.origin,
                 "field": problem.field,
                 "message": problem.message,
+                "note": problem.is_note,
             })
         })
         .collect();

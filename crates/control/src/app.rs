@@ -316,8 +316,9 @@ pub fn check(args: &Check) -> Vec<Problem> {
     World::build(&inventory, &MeshNames::default(), 1).problems
 }
 
-/// The problems for a program: `[{"object","file","line","field","message","refused"}]`. Line 0 stands for the whole file. Refused is
-/// what the control plane could not read as its author wrote it; the rest is served, or would be once other objects are there.
+/// The problems for a program: `[{"object","file","line","field","message","refused","note"}]`. Line 0 stands for the whole file. Refused
+/// is what the control plane could not read as its author wrote it; the rest is served, or would be once other objects are there. A
+/// note is not a mistake.
 #[must_use]
 pub fn check_json(args: &Check) -> serde_json::Value {
     let inventory = Reader::new(args.source.clone()).read(&BTreeSet::new());
@@ -336,7 +337,7 @@ pub fn check_json(args: &Check) -> serde_json::Value {
         let message = said.map_or(problem.message.as_str(), |(said, _)| said);
         serde_json::json!({
             "object": problem.object, "file": file, "line": line, "field": problem.field,
-            "message": message, "refused": is_refused(problem),
+            "message": message, "refused": is_refused(problem), "note": problem.is_note,
         })
     });
     shown.collect()

@@ -65,7 +65,7 @@ pub struct Problem {
 /// What follows from a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// It was left out, which does no harm here.
+    /// It was left out, which does no harm here; or it is experimental or deprecated.
     Note,
     /// It is served, and most likely not as its author wishes.
     Warning,

@@ -17,6 +17,7 @@ struct Found {
     field: String,
     message: String,
     refused: bool,
+    note: bool,
 }
 
 /// The question, for a caller that waits in its own way.
@@ -49,7 +50,11 @@ pub fn answer(output: &std::process::Output) -> io::Result<Vec<Problem>> {
             _ => found.message,
         },
         field: found.field,
-        weight: if found.refused { Weight::Error } else { Weight::Warning },
+        weight: match (found.refused, found.note) {
+            (true, _) => Weight::Error,
+            (false, true) => Weight::Note,
+            (false, false) => Weight::Warning,
+        },
     };
     Ok(found.into_iter().map(problem).collect())
 }

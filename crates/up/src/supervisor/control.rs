@@ -113,11 +113,14 @@ struct Found {
     origin: String,
     field: String,
     message: String,
+    /// It is not a mistake, and was printed when the manifests were read.
+    note: bool,
 }
 
 fn take_problems(home: &Home, page: &Page) {
     let Ok(found) = serde_json::from_str::<Vec<Found>>(&page.body) else { return };
-    let found = found.into_iter().filter(|found| !found.message.ends_with(NOT_USED));
+    let is_mistake = |found: &Found| !found.note && !found.message.ends_with(NOT_USED);
+    let found = found.into_iter().filter(is_mistake);
     let standing: Vec<Standing> = found.map(Found::stand).collect();
     // What was said when the manifests were read is not said again.
     let known = home.journal.problems();
