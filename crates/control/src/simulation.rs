@@ -11,7 +11,7 @@ use crate::world::World;
 use crate::world::pod::Pod;
 use leno_model::policy::InboundPolicy;
 use leno_model::record::{Entry, Judged, Outcome, judge};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,8 +74,10 @@ pub fn simulate(today: &Today<'_>, manifest: &str, seen: &[Seen]) -> Simulation 
     simulation.notes = simulation.problems.extract_if(.., |problem| problem.is_note).collect();
     let worlds = (today.world, &new);
     let mut reached = HashSet::new();
+    let kinds = kinds(today.world, seen);
     for Seen { workload, entries, .. } in seen {
-        let pods = kinds(today.world, workload);
+        let (namespace, kind, name) = workload;
+        let pods = kinds.get(&(&**namespace, &**kind, &**name)).map_or(&[][..], Vec::as_slice);
         for (entry, count) in entries {
             reached.insert((workload.clone(), entry.port));
             let changes = pods.iter().filter_map(|pod| change(worlds, pod, entry));
@@ -142,16 +144,24 @@ fn is_same(before: &InboundPolicy, after: &InboundPolicy) -> bool {
         && before.rejects_unrouted == after.rejects_unrouted
 }
 
-/// The pods of a workload that a policy can treat differently.
-fn kinds<'w>(world: &'w World, (namespace, kind, name): &Workload) -> Vec<&'w Arc<Pod>> {
-    let mut kinds: Vec<&Arc<Pod>> = Vec::new();
-    let pods = world.pods_of_namespace(namespace).filter(|pod| pod.meshed && !pod.terminating);
-    for pod in pods.filter(|pod| pod.workload() == (kind, name)) {
-        if kinds.len() < KINDS_MAX && !kinds.iter().any(|known| known.is_like(pod)) {
-            kinds.push(pod);
+/// The pods of each workload that a policy can treat differently, by namespace, kind and name.
+fn kinds<'w>(
+    world: &'w World,
+    seen: &[Seen],
+) -> HashMap<(&'w str, &'w str, &'w str), Vec<&'w Arc<Pod>>> {
+    let namespaces: BTreeSet<&str> = seen.iter().map(|one| &*one.workload.0).collect();
+    let mut found: HashMap<_, Vec<&Arc<Pod>>> = HashMap::new();
+    for namespace in namespaces {
+        let pods = world.pods_of_namespace(namespace);
+        for pod in pods.filter(|pod| pod.meshed && !pod.terminating) {
+            let (kind, name) = pod.workload();
+            let kinds = found.entry((&*pod.id.namespace, kind, name)).or_default();
+            if kinds.len() < KINDS_MAX && !kinds.iter().any(|known| known.is_like(pod)) {
+                kinds.push(pod);
+            }
         }
     }
-    kinds
+    found
 }
 
 /// Ports of these namespaces whose policy changes and that nobody reached: the record says nothing about them.

@@ -4,12 +4,13 @@ use super::Today;
 use super::yaml::{self, cut};
 use crate::record::Seen;
 use crate::source::policy::LENO;
+use crate::world::World;
 use crate::world::pod::Pod;
 use crate::world::policy::GATEWAY_KIND;
 use leno_model::name::Resource;
 use leno_model::policy::{InboundPolicy, InboundProtocol};
 use leno_model::record::{Entry, Outcome, judge};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A port of some pods.
@@ -39,13 +40,9 @@ pub(super) fn plans<'w>(today: &Today<'w>, seen: &[Seen]) -> (Vec<Plan<'w>>, Vec
     let mut plans: BTreeMap<(String, u16), Plan<'w>> = BTreeMap::new();
     let servers = today.inventory.servers.iter().map(|server| server.key.name.to_string());
     let mut names: BTreeSet<String> = servers.collect();
+    let pods = pods_of(today.world, seen);
     for Seen { workload: (namespace, kind, name), entries, lost } in seen {
-        let pods = today.world.pods_of_namespace(namespace);
-        let mut pods: Vec<&Arc<Pod>> = pods
-            .filter(|pod| pod.meshed && !pod.terminating && pod.workload() == (kind, name))
-            .collect();
-        pods.sort_by_key(|pod| !pod.ready);
-        let Some(pod) = pods.first().copied() else {
+        let Some(pod) = pods.get(&(&**namespace, &**kind, &**name)).copied() else {
             notes.push(format!("{kind}/{name} has no pod in the mesh any more, and is left out"));
             continue;
         };
@@ -69,6 +66,27 @@ pub(super) fn plans<'w>(today: &Today<'w>, seen: &[Seen]) -> (Vec<Plan<'w>>, Vec
         }
     }
     (plans.into_values().collect(), notes)
+}
+
+/// A pod of each workload, by namespace, kind and name: a ready one where there is one. One look at all pods, as there may be a
+/// thousand workloads.
+fn pods_of<'w>(
+    world: &'w World,
+    seen: &[Seen],
+) -> HashMap<(&'w str, &'w str, &'w str), &'w Arc<Pod>> {
+    let namespaces: BTreeSet<&str> = seen.iter().map(|one| &*one.workload.0).collect();
+    let mut found: HashMap<_, &Arc<Pod>> = HashMap::new();
+    for namespace in namespaces {
+        let pods = world.pods_of_namespace(namespace);
+        for pod in pods.filter(|pod| pod.meshed && !pod.terminating) {
+            let (kind, name) = pod.workload();
+            let known = found.entry((&*pod.id.namespace, kind, name)).or_insert(pod);
+            if pod.ready && !known.ready {
+                *known = pod;
+            }
+        }
+    }
+    found
 }
 
 impl<'w> Plan<'w> {

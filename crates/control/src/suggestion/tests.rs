@@ -284,3 +284,38 @@ fn nothing_that_was_seen_is_denied() {
         suggested(&lines, numbers.of(&[true, false]));
     }
 }
+
+/// A record of 1,000 workloads with 5,000 edges, in a mesh of 10,000 pods.
+#[test]
+fn a_large_record_is_answered_in_time() {
+    let pod = |number: usize| {
+        let (workload, third, fourth) = (number % 1_000, number / 250, number % 250 + 1);
+        let name = format!("w{workload}");
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}-{number}, namespace: shop, labels: {{app: {name}}}, annotations: {{leno.dev/meshed: 'true'}}}}\n\
+             spec: {{serviceAccountName: {name}, containers: [{{name: c}}]}}\nstatus: {{podIP: 10.2.{third}.{fourth}, conditions: [{{type: Ready, status: 'True'}}]}}\n"
+        )
+    };
+    let pods: String = (0..10_000).map(pod).collect();
+    let (inventory, names) = (inventory(&pods), MeshNames::default());
+    let world = World::build(&inventory, &names, 1);
+    let today = Today { inventory: &inventory, world: &world, names: &names };
+    let of = |number: usize| {
+        let client = |other: usize| format!("w{}", (number + other) % 1_000);
+        let entries = (1..=5).map(|other| entry(&client(other), "GET /a")).collect();
+        // A pod without a controller is its own workload.
+        Seen {
+            workload: ("shop".into(), "pod".into(), format!("w{number}-{number}").into()),
+            entries,
+            lost: 0,
+        }
+    };
+    let seen: Vec<Seen> = (0..1_000).map(of).collect();
+    let began = std::time::Instant::now();
+    let found = suggest(&today, &seen, false);
+    let took = began.elapsed();
+    println!("a suggestion for 5,000 edges of 1,000 workloads took {took:?}");
+    assert_eq!((found.yaml.matches("\nkind: Server\n").count(), found.missed.len()), (1_000, 0));
+    // A second on a machine that has other work; the limit is for what grows with the square.
+    assert!(took < std::time::Duration::from_secs(3), "{took:?}");
+}
