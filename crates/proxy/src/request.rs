@@ -22,6 +22,7 @@ pub mod engine;
 pub mod filters;
 pub mod local_reply;
 pub mod mirror;
+pub mod observed;
 pub mod record;
 pub mod retry;
 pub mod route;

@@ -7,7 +7,7 @@ use crate::capture;
 use crate::config::{Config, Limits};
 use crate::conn::handshakes::Handshakes;
 use crate::record::Table;
-use crate::request::record::Spare;
+use crate::request::observed::Spare;
 use crate::shared::Shared;
 use crate::telemetry::Recorder;
 use crate::telemetry::observers::Observers;

@@ -12,7 +12,8 @@ use crate::request::decision::{Decision, Plan};
 use crate::request::filters::fault::Injected;
 use crate::request::local_reply::LocalReply;
 use crate::request::mirror;
-use crate::request::record::{Observed, RequestRecord};
+use crate::request::observed::Observed;
+use crate::request::record::RequestRecord;
 use crate::request::retry::{Denied, Judge};
 use crate::request::side::Side;
 use crate::request::timeouts::{self, Clock, Stop, Times};
@@ -103,7 +104,7 @@ fn observe<S: Side, C: Codec>(thread: &ThreadContext, side: &S, request: &C) -> 
     {
         span.context.sampled = Some(false);
     }
-    let mut observed = Observed::begin(thread, incoming, span);
+    let mut observed = Observed::begin(&thread.spare, incoming, span);
     request.describe(&thread.observers.wanted(), &mut observed.description);
     observed
 }
