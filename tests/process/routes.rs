@@ -3,6 +3,7 @@
 mod client;
 mod faults;
 mod server;
+mod sessions;
 
 use client::{ask, send};
 use leno_tests::mesh::{Mesh, Meshed, Plan};

@@ -10,6 +10,7 @@
 //! - `budget.rs`: how many retries destinations get.
 //! - `distribution.rs`: the one shape that four kinds of routes share.
 //! - `own.rs`: what linkerd's messages have no field for.
+//! - `persistence.rs`: how sessions stay with an endpoint.
 //! - `service.rs`: linkerd's service with the message of `own.rs`.
 //! - `http.rs`, `grpc.rs`, `connection.rs`: routes of each kind.
 //! - `retry.rs`: retries of both kinds of rules.
@@ -35,6 +36,7 @@ pub use own::{
     OwnMessage, PolicyMessage, RewriteMessage,
 };
 use own::{Collected, Own, Spot};
+pub use persistence::PersistenceMessage;
 pub use spared::Refused;
 use spared::Spared;
 
@@ -47,6 +49,7 @@ mod fault;
 pub(crate) mod grpc;
 mod http;
 mod own;
+mod persistence;
 mod retry;
 pub mod service;
 mod spared;

@@ -9,6 +9,7 @@ use crate::ca::root::State;
 use crate::ca::service::{Attestor, Certifier};
 use crate::cluster::{Cluster, Seen};
 use crate::discovery::Sight;
+use crate::discovery::sessions::Secret;
 use crate::lease::Candidate;
 use crate::limit::{DRAIN_MAX, MEMORY_KEPT_MAX};
 use crate::metrics::Metrics;
@@ -123,10 +124,12 @@ async fn serve(args: &Run) -> Result<()> {
     replicas.certified(credentials.clone());
     let _copying = cluster.map(|cluster| cluster.copies(seen, kept.authorities.subscribe()));
     let _keeping = tasks::spawn_owned("certificates", keeper.keep(kept));
+    let secret = Secret(authorities.clone());
     let certifier =
         Certifier::new(authorities, attestor, names, args.leaf_lifetime, metrics.clone());
     let (worlds, quotas) = (worlds_seen.clone(), Quotas::default());
-    let sight = Sight { worlds, drain: drain.clone(), metrics, quotas, record, applied, own };
+    let sight =
+        Sight { worlds, drain: drain.clone(), metrics, quotas, record, applied, own, secret };
     let serving = tasks::spawn("server", server::serve(listener, credentials, sight, certifier));
 
     let mut read = worlds_seen;

@@ -21,6 +21,7 @@ pub mod secret;
 pub mod service;
 
 use leno_tls::Anchors;
+use leno_tls::mac::MacKey;
 use leno_tls::validity::Validity;
 use rcgen::{Issuer, KeyPair};
 use rustls_pki_types::CertificateDer;
@@ -38,6 +39,13 @@ pub struct Authority {
     pub anchors: Anchors,
     /// The same, as files have them.
     pub anchors_pem: String,
+}
+
+impl Authority {
+    /// What the keys of session tokens are derived from. All replicas have the same issuer.
+    pub(crate) fn session_secret(&self) -> [u8; 32] {
+        MacKey::new(self.issuer.key().serialized_der()).mac(&[b"leno session persistence"])
+    }
 }
 
 impl std::fmt::Debug for Authority {

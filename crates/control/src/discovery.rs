@@ -2,7 +2,7 @@
 //!
 //! A stream is pulled: it looks at the latest world when the connection has room, so a slow reader holds up nobody
 //! and skips what it was too slow for. [`follow`] is that; [`destination`], [`outbound`] and [`inbound`] are the
-//! services; [`record`] and [`applied`] take what proxies report; [`replica`] gives it to other replicas;
+//! services; [`sessions`] has the keys of session tokens; [`record`] and [`applied`] take what proxies report; [`replica`] gives it to other replicas;
 //! [`member`] says who may ask.
 
 pub mod applied;
@@ -11,6 +11,7 @@ pub mod inbound;
 pub mod outbound;
 pub mod record;
 pub mod replica;
+pub mod sessions;
 
 use crate::applied::{Applied, Watch, Watched};
 use crate::metrics::{Metrics, Open};
@@ -22,6 +23,7 @@ use futures_util::stream::{Stream, unfold};
 use leno_model::name::{PeerName, SpiffeId, WorkloadId};
 use leno_runtime::drain::{Drain, Guard};
 use leno_runtime::listen::Place;
+use sessions::Secret;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,6 +66,8 @@ pub struct Sight {
     pub applied: Applied,
     /// This replica.
     pub own: Own,
+    /// What the keys of session tokens are derived from.
+    pub secret: Secret,
 }
 
 /// What a stream is opened for.
@@ -157,6 +161,7 @@ fn leaving() -> Status {
 
 struct Following<T, G, F> {
     worlds: watch::Receiver<Arc<World>>,
+    secret: Secret,
     guard: Guard,
     metrics: Arc<Metrics>,
     method: &'static str,
@@ -187,6 +192,7 @@ where
 {
     let following = Following {
         worlds: sight.worlds.clone(),
+        secret: sight.secret.clone(),
         guard: sight.drain.guard(),
         metrics: sight.metrics.clone(),
         method,
@@ -224,6 +230,7 @@ where
             if !std::mem::take(&mut self.first) {
                 tokio::select! {
                     changed = self.worlds.changed() => changed.ok()?,
+                    () = self.secret.changed() => self.stood_on = None,
                     () = self.guard.draining() => {
                         self.ended = true;
                         return Some(Err(leaving()));

@@ -24,6 +24,7 @@ mod fault;
 pub mod inbound;
 pub mod lookup;
 pub mod outbound;
+mod persistence;
 pub mod pod;
 pub mod policy;
 mod probe;

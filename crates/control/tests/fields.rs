@@ -52,9 +52,25 @@ fn published(kind: &str) -> Vec<Field> {
         fields
             .extend(retry.map(|(name, value)| field(&format!("spec.rules[].retry.{name}"), value)));
     }
+    // Neither is GEP-1619.
+    if matches!(kind, "HTTPRoute" | "GRPCRoute") {
+        for (name, values) in SESSIONS {
+            let (path, values) =
+                (format!("spec.rules[].sessionPersistence.{name}"), values.to_vec());
+            fields.push(Field { path, values });
+        }
+    }
     fields.retain(|field| field.path.starts_with("spec."));
     fields
 }
+
+const SESSIONS: [(&str, &[&str]); 5] = [
+    ("type", &["Cookie", "Header"]),
+    ("sessionName", &["text"]),
+    ("absoluteTimeout", &["text"]),
+    ("idleTimeout", &["text"]),
+    ("cookieConfig.lifetimeType", &["Permanent", "Session"]),
+];
 
 fn field(path: &str, value: &'static str) -> Field {
     Field { path: path.to_owned(), values: vec![value] }

@@ -6,6 +6,7 @@
 //! - [`workload`]: endpoints and what is known about them.
 //! - [`route`]: where a request goes: [`route::pick`].
 //! - [`pattern`]: regular expressions of routes, within a budget.
+//! - [`persistence`]: how sessions stay with an endpoint: [`persistence::Persistence`].
 //! - [`policy`]: who may: [`policy::decide`].
 //! - [`record`]: what reached a workload, and what a policy makes of it.
 //! - [`retry`]: when a request is sent again: [`retry::Retry`].
@@ -21,6 +22,7 @@ pub mod fault;
 pub mod limit;
 pub mod name;
 pub mod pattern;
+pub mod persistence;
 pub mod policy;
 pub mod record;
 pub mod retry;

@@ -8,6 +8,7 @@ use crate::cors::Cors;
 use crate::fault::Fault;
 use crate::name::Resource;
 use crate::pattern::Pattern;
+use crate::persistence::Persistence;
 use crate::retry::{Retry, RetryBudget};
 use crate::workload::Endpoint;
 use std::cmp::Reverse;
@@ -82,6 +83,8 @@ pub struct HttpRule {
     pub timeouts: Timeouts,
     /// When it is sent again.
     pub retry: Option<Box<Retry>>,
+    /// How sessions persist: over the whole rule, or for single backends. The first that fits counts.
+    pub persistence: Vec<Arc<Persistence>>,
 }
 
 /// Limits on a request's time.

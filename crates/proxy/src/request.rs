@@ -3,6 +3,7 @@
 //! - [`engine`]: start to finish  <- read this first
 //! - [`decision`]: forwarded by a plan, or answered here; pure
 //! - [`route`] and [`filters`]: the rule that it follows, and what the rule's filters do
+//! - [`persistence`]: the session that it belongs to, and the endpoint of that session
 //! - [`attempts`]: which endpoint next, and what may be tried again
 //! - [`retry`]: whether it is sent again because its route says so
 //! - [`timeouts`]: how long it may take
@@ -23,6 +24,7 @@ pub mod filters;
 pub mod local_reply;
 pub mod mirror;
 pub mod observed;
+pub mod persistence;
 pub mod record;
 pub mod retry;
 pub mod route;

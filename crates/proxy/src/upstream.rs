@@ -20,6 +20,7 @@ use crate::config::Limits;
 use crate::ending::Ending;
 use crate::io::Stream;
 use crate::refusal::Refusal;
+use crate::request::persistence::{EndpointHash, Session};
 use crate::shared::Counters;
 use crate::shared::in_flight::{InFlight, Permit};
 use crate::telemetry::{EndpointsGauge, HttpSeries};
@@ -174,6 +175,8 @@ pub struct Peer {
     /// The connection that a crowd of HTTP/1 requests shares.
     pub shared: crate::upstream::mux::Shared,
     series: RefCell<Vec<Numbers>>,
+    /// What tokens of sessions name it by.
+    pub hash: EndpointHash,
 }
 
 impl std::fmt::Debug for Peer {
@@ -464,6 +467,18 @@ impl Backend {
         let refused = avoid.filter(|slot| slot.is_blocked(now));
         let other = refused.and_then(|slot| self.others.borrow().other_family(slot, now));
         other.or_else(|| self.balancer.borrow().pick(now, &thread.random, avoid))
+    }
+
+    /// The endpoint that the client's token names, where requests may go there.
+    #[must_use]
+    pub fn held(&self, session: &Session, now: Instant) -> Option<Rc<Slot<Peer>>> {
+        if !session.is_held() {
+            return None;
+        }
+        self.refresh(now);
+        self.used_at.set(now);
+        let is_it = |slot: &Slot<Peer>| session.is_with(&slot.endpoint, &slot.data.hash);
+        self.balancer.borrow().held(now, is_it)
     }
 
     /// Counts a response in the health of its endpoint, and reports an ejection or a recovery.

@@ -34,6 +34,7 @@ pub enum Topic {
 
 /// A message, as it goes over the wire.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "tests have few of them")]
 pub enum Message {
     /// For [`Topic::Outbound`].
     Outbound(PolicyMessage),

@@ -9,6 +9,7 @@
 //! - [`server`], [`client`]: the two sides, same decisions.
 //! - [`serving`]: the server's side for clients outside of the mesh.
 //! - [`hello`]: is this connection TLS, and is it for us? Read from its first bytes.
+//! - [`mac`]: keyed hashes, for the tokens of sessions.
 //! - [`csr`]: a key that is in memory only, and the request for its certificate.
 //!
 //! What is *not* here: sockets, when a certificate is renewed (`proxy::identity`), who gets one (`control::ca`).
@@ -21,6 +22,7 @@ pub mod client;
 pub mod credential;
 pub mod csr;
 pub mod hello;
+pub mod mac;
 pub mod refused;
 pub mod server;
 pub mod serving;

@@ -1,4 +1,5 @@
-//! Servers that answer with what they saw: method, target, host, and `x-seen` where that header is there.
+//! Servers that answer with what they saw: method, target, host, and `x-seen` where that header is there. The header `x-server`
+//! names their pod.
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -16,14 +17,15 @@ pub(super) type Seen = Arc<Mutex<Vec<String>>>;
 pub(super) fn start(pod: &Namespace, [one, two]: [u16; 2]) -> Seen {
     let seen = Seen::default();
     let (seen_one, seen_two) = (seen.clone(), seen.clone());
+    let (name_one, name_two) = (pod.name().to_owned(), pod.name().to_owned());
     let listen = |port| {
         pod.run(move || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a listener"))
     };
     let (one, two) = (listen(one), listen(two));
     std::thread::spawn(move || {
         for stream in one.incoming().map_while(Result::ok) {
-            let seen = seen_one.clone();
-            std::thread::spawn(move || http1(stream, &seen));
+            let (seen, name) = (seen_one.clone(), name_one.clone());
+            std::thread::spawn(move || http1(stream, &name, &seen));
         }
     });
     std::thread::spawn(move || {
@@ -33,14 +35,15 @@ pub(super) fn start(pod: &Namespace, [one, two]: [u16; 2]) -> Seen {
             two.set_nonblocking(true).expect("a socket");
             let two = tokio::net::TcpListener::from_std(two).expect("a listener");
             while let Ok((stream, _)) = two.accept().await {
-                spawn_local("server connection", http2(stream, seen_two.clone()));
+                let serving = http2(stream, name_two.clone(), seen_two.clone());
+                spawn_local("server connection", serving);
             }
         });
     });
     seen
 }
 
-fn http1(mut stream: TcpStream, seen: &Seen) {
+fn http1(mut stream: TcpStream, name: &str, seen: &Seen) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     loop {
         let (mut lines, mut line) = (Vec::new(), String::new());
@@ -63,7 +66,7 @@ fn http1(mut stream: TcpStream, seen: &Seen) {
         seen.lock().expect("no panic").push(format!("{saw} {length}{copy}"));
         let length = saw.len();
         let answer =
-            format!("HTTP/1.1 200 OK\r\nX-Server: 1\r\nContent-Length: {length}\r\n\r\n{saw}");
+            format!("HTTP/1.1 200 OK\r\nX-Server: {name}\r\nContent-Length: {length}\r\n\r\n{saw}");
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }
@@ -75,14 +78,19 @@ fn saw(target: &str, host: &str, is_seen: bool) -> String {
     format!("{target} {host}{seen}")
 }
 
-async fn http2(stream: tokio::net::TcpStream, seen: Seen) {
+async fn http2(stream: tokio::net::TcpStream, name: String, seen: Seen) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
-        spawn_local("server stream", answer(request, respond, seen.clone()));
+        let answering = answer(request, respond, (name.clone(), seen.clone()));
+        spawn_local("server stream", answering);
     }
 }
 
-async fn answer(request: Request<h2::RecvStream>, mut respond: SendResponse<Bytes>, seen: Seen) {
+async fn answer(
+    request: Request<h2::RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    (name, seen): (String, Seen),
+) {
     let (head, mut body) = request.into_parts();
     let mut length = 0;
     while let Some(Ok(bytes)) = body.data().await {
@@ -94,7 +102,7 @@ async fn answer(request: Request<h2::RecvStream>, mut respond: SendResponse<Byte
     let saw = saw(&format!("{} {path}", head.method), host, head.headers.contains_key("x-seen"));
     let copy = if head.headers.contains_key("leno-mirrored") { " copy" } else { "" };
     seen.lock().expect("no panic").push(format!("{saw} {length}{copy}"));
-    let response = Response::builder().header("x-server", "1").body(()).expect("a response");
+    let response = Response::builder().header("x-server", name).body(()).expect("a response");
     // A client that is gone needs no answer.
     if let Ok(mut stream) = respond.send_response(response, false) {
         let _gone = stream.send_data(saw.into(), true);

@@ -77,6 +77,7 @@ fn rule(
         })?,
         timeouts: timeouts(message.timeouts.as_ref(), old_timeout)?,
         retry: retry::grpc(message.retry.as_ref())?,
+        persistence: own.persistence(spot),
     })
 }
 
@@ -244,6 +245,7 @@ pub(super) fn routes_message(
     spot: Spot,
 ) -> Result<Vec<message::GrpcRoute>, WireError> {
     let mut rule = |rule: &HttpRule, spot: Spot| {
+        own.rule(spot, rule);
         let backends = distribution_message(&rule.backends, |number, backend| {
             own.backend(backend);
             route_backend_message(backend, (own, spot.backend(number)))

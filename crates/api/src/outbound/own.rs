@@ -6,10 +6,12 @@
 use super::backend::{backend, backend_message};
 use super::budget::{self, Budgets, RetryBudgetMessage};
 use super::fault::{self, FaultMessage};
+use super::persistence::{self, PersistenceMessage, Persistences};
 use crate::{WireError, matching, parts};
 use leno_model::cors::{Cors, OriginMatch};
 use leno_model::limit::FILTERS_MAX;
-use leno_model::route::{Backend, Filter, Mirror, Rewrite};
+use leno_model::persistence::Persistence;
+use leno_model::route::{Backend, Filter, HttpRule, Mirror, Rewrite};
 use linkerd2_proxy_api::{meta, outbound as message};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +48,9 @@ pub struct OwnMessage {
     /// Destinations with a retry budget of their own.
     #[prost(message, repeated, tag = "3")]
     pub budgets: Vec<RetryBudgetMessage>,
+    /// Rules and backends with session persistence.
+    #[prost(message, repeated, tag = "4")]
+    pub persistence: Vec<PersistenceMessage>,
 }
 
 /// What a Service says about its endpoints.
@@ -182,6 +187,11 @@ impl Spot {
     /// The HTTP/2 routes of a policy that detects.
     pub(super) const TWO: Self = Self { protocol: 2, ..Self::ONE };
 
+    /// Protocol, route and rule.
+    fn place(self) -> (u32, u32, u32) {
+        (self.protocol, self.route, self.rule)
+    }
+
     pub(super) fn route(self, number: usize) -> Self {
         Self { route: small(number), ..self }
     }
@@ -199,11 +209,12 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The filters of a message by their place, and the budgets of its destinations.
+/// The filters and persistence of a message by their place, and the budgets of its destinations.
 #[derive(Default)]
 pub(super) struct Own<'a> {
     filters: HashMap<Spot, &'a [FilterMessage]>,
     budgets: Budgets<'a>,
+    persistence: Persistences,
 }
 
 impl<'a> Own<'a> {
@@ -216,12 +227,18 @@ impl<'a> Own<'a> {
         Ok(Self {
             filters: lists.iter().map(list).collect(),
             budgets: budget::read(message.map_or(&[], |own| &own.budgets))?,
+            persistence: persistence::read(message.map_or(&[], |own| &own.persistence))?,
         })
     }
 
     /// What linkerd's words say of a backend, with its budget.
     pub(super) fn complete(&self, backend: Backend) -> Backend {
         budget::complete(&self.budgets, backend)
+    }
+
+    /// How sessions of a rule persist.
+    pub(super) fn persistence(&self, rule: Spot) -> Vec<Arc<Persistence>> {
+        self.persistence.get(&rule.place()).cloned().unwrap_or_default()
     }
 
     /// All filters of a rule or backend, whose filters in linkerd's words are `standard`.
@@ -254,6 +271,7 @@ impl<'a> Own<'a> {
 pub(super) struct Collected {
     filters: Vec<FiltersMessage>,
     budgets: Vec<RetryBudgetMessage>,
+    persistence: Vec<PersistenceMessage>,
 }
 
 impl Collected {
@@ -289,8 +307,14 @@ impl Collected {
         budget::collect(&mut self.budgets, backend);
     }
 
+    /// Notes how sessions of a rule persist.
+    pub(super) fn rule(&mut self, spot: Spot, rule: &HttpRule) {
+        persistence::collect(&mut self.persistence, spot.place(), rule);
+    }
+
     pub(super) fn message(self, breaker: Option<BreakerMessage>) -> Option<OwnMessage> {
-        let own = OwnMessage { filters: self.filters, breaker, budgets: self.budgets };
+        let Self { filters, budgets, persistence } = self;
+        let own = OwnMessage { filters, breaker, budgets, persistence };
         (own != OwnMessage::default()).then_some(own)
     }
 }

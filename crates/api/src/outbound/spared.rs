@@ -76,6 +76,7 @@ pub(super) fn rest<M>(
         backends: Distribution::Empty,
         timeouts: Timeouts::default(),
         retry: None,
+        persistence: Vec::new(),
     };
     let failing_of = |message: &M| {
         let all = matches(message);

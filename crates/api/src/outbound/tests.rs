@@ -5,6 +5,7 @@ use leno_model::cors::{Cors, OriginMatch};
 use leno_model::fault::{Abort, Clients, Fault, Share};
 use leno_model::name::Resource;
 use leno_model::pattern::Pattern;
+use leno_model::persistence::{Carrier, Keys, Persistence};
 use leno_model::policy::Suffix;
 use leno_model::retry::RetryBudget;
 use leno_model::route::{
@@ -67,7 +68,14 @@ fn rule(matches: Vec<RequestMatch>, filters: Vec<Filter>, backends: Distribution
                 HostMatch::Exact("web".into()),
                 HostMatch::Suffix(vec!["com".into(), "example".into()]),
             ],
-            rules: vec![HttpRule { matches, filters, backends, timeouts, retry: None }],
+            rules: vec![HttpRule {
+                matches,
+                filters,
+                backends,
+                timeouts,
+                retry: None,
+                persistence: Vec::new(),
+            }],
         }],
     }
 }
@@ -721,4 +729,61 @@ fn requests() {
     assert_eq!(read_request(&asked), Err(WireError::Missing("target")));
     asked.source_workload.clear();
     assert!(read_request(&asked).is_err());
+}
+
+fn persistence(backend: Option<u32>, carrier: Carrier) -> Arc<Persistence> {
+    Arc::new(Persistence {
+        backend,
+        carrier,
+        name: "x-session".into(),
+        absolute_timeout: Some(Duration::from_hours(1)),
+        idle_timeout: None,
+        scope: "HTTPRoute default/r spec.rules[0]".into(),
+        keys: Some(Keys { token: [1; 32], endpoint: [2; 32] }),
+    })
+}
+
+fn with_sessions(mut routes: HttpRoutes) -> OutboundPolicy {
+    let rule = &mut routes.routes[0].rules[0];
+    // A failure has a status in HTTP and a code in gRPC.
+    rule.filters.clear();
+    rule.persistence = vec![
+        persistence(None, Carrier::Header),
+        persistence(Some(1), Carrier::Cookie { is_permanent: false }),
+        persistence(Some(0), Carrier::Cookie { is_permanent: true }),
+    ];
+    let without_keys = Persistence { keys: None, ..rule.persistence[0].as_ref().clone() };
+    rule.persistence.push(Arc::new(without_keys));
+    let protocol = OutboundProtocol::Http2(routes);
+    OutboundPolicy { parent: service("web"), protocol, breaker: None }
+}
+
+#[test]
+fn sessions_both_ways() {
+    let policy = with_sessions(grpc_routes());
+    let message = to_message(&policy).unwrap();
+    assert_eq!(from_message(&message).as_ref(), Ok(&policy));
+    let OutboundProtocol::Http2(routes) = policy.protocol.clone() else { panic!("HTTP/2") };
+    let grpc = OutboundPolicy { protocol: OutboundProtocol::Grpc(routes), ..policy };
+    assert_eq!(from_message(&to_message(&grpc).unwrap()).unwrap(), grpc);
+}
+
+#[test]
+fn sessions_that_are_not_read() {
+    let check = |change: fn(&mut PersistenceMessage), expected: &str| {
+        let mut message = to_message(&with_sessions(grpc_routes())).unwrap();
+        change(&mut message.own.as_mut().unwrap().persistence[0]);
+        assert_eq!(from_message(&message).unwrap_err().to_string(), expected);
+    };
+    check(|one| one.carrier = 0, "own.persistence: 0 is not a carrier of tokens");
+    check(|one| one.name.clear(), "own.persistence.name is missing");
+    check(
+        |one| one.name = "a b".into(),
+        "own.persistence: sessionName: \"a b\" has the character ' '",
+    );
+    check(|one| one.token_key.clear(), "own.persistence.keys: 0 bytes are not a key of 32");
+    check(
+        |one| (one.carrier, one.absolute_timeout_millis) = (3, 0),
+        "own.persistence: cookieConfig.lifetimeType: Permanent needs absoluteTimeout, which is the cookie's lifetime",
+    );
 }

@@ -3,6 +3,7 @@
 use leno_model::cors::OriginMatch;
 use leno_model::fault::Abort;
 use leno_model::name::Resource;
+use leno_model::persistence::{Carrier, Persistence};
 use leno_model::policy::{
     Authentication, Authorization, InboundPolicy, InboundProtocol, InboundRoute, RateLimit,
 };
@@ -200,6 +201,22 @@ pub(super) fn http_rule(rule: &HttpRule) -> Value {
         "response_timeout_seconds": seconds(rule.timeouts.response),
         "idle_timeout_seconds": seconds(rule.timeouts.idle),
         "retry": rule.retry.as_deref().map(retry),
+        "session_persistence": rule.persistence.iter().map(|one| persistence(one)).collect::<Vec<_>>(),
+    })
+}
+
+/// Without the keys.
+fn persistence(persistence: &Persistence) -> Value {
+    json!({
+        "backend": persistence.backend,
+        "type": match persistence.carrier {
+            Carrier::Header => "header",
+            Carrier::Cookie { is_permanent: false } => "session cookie",
+            Carrier::Cookie { is_permanent: true } => "permanent cookie",
+        },
+        "name": persistence.name.as_ref(),
+        "absolute_timeout_seconds": seconds(persistence.absolute_timeout),
+        "idle_timeout_seconds": seconds(persistence.idle_timeout),
     })
 }
 

@@ -1,5 +1,6 @@
 //! `OutboundPolicies`: how traffic to an original destination is treated.
 
+use super::sessions::put_keys;
 use super::{Answers as Followed, Asked, Sight, member, namespace};
 use crate::applied::Watched;
 use crate::limit::SHARED_ANSWERS_BYTES_MAX;
@@ -37,6 +38,8 @@ struct Answers(Mutex<Newest>);
 #[derive(Debug, Default)]
 struct Newest {
     version: u64,
+    /// What keys of session tokens are derived from.
+    secret: [u8; 32],
     /// Of all messages.
     bytes: usize,
     /// By Service, port, and namespace of the clients.
@@ -50,20 +53,22 @@ impl Answers {
         world: &World,
         target: &Target,
         namespace: &Arc<str>,
+        secret: [u8; 32],
     ) -> Result<EncodedPolicy, Status> {
         let Some((service, port)) = world.service_port(target) else {
-            return answer(world, target, namespace);
+            return answer(world, target, namespace, secret);
         };
         let key = (service.clone(), port, namespace.clone());
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if newest.version < world.version {
-            *newest = Newest { version: world.version, ..Newest::default() };
+        let is_older = newest.version == world.version && newest.secret != secret;
+        if newest.version < world.version || is_older {
+            *newest = Newest { version: world.version, secret, ..Newest::default() };
         }
         let is_newest = newest.version == world.version;
         if let Some(known) = newest.known.get(&key).filter(|_| is_newest) {
             return known.clone();
         }
-        let answer = answer(world, target, namespace);
+        let answer = answer(world, target, namespace, secret);
         let bytes = answer.as_ref().map_or(0, EncodedPolicy::size);
         if is_newest && newest.bytes + bytes <= SHARED_ANSWERS_BYTES_MAX {
             newest.bytes += bytes;
@@ -81,13 +86,19 @@ fn read(request: &Request<TrafficSpec>) -> Result<(Target, SpiffeId, WorkloadId)
     Ok((target, member, workload))
 }
 
-fn answer(world: &World, target: &Target, namespace: &str) -> Result<EncodedPolicy, Status> {
+fn answer(
+    world: &World,
+    target: &Target,
+    namespace: &str,
+    secret: [u8; 32],
+) -> Result<EncodedPolicy, Status> {
     let policy = world.outbound(target, namespace);
     let policy = policy.ok_or_else(|| Status::not_found("no such Service"))?;
-    let message = to_message(&policy).map_err(|wrong| {
+    let mut message = to_message(&policy).map_err(|wrong| {
         error!(parent = policy.parent.name(), "the policy cannot be encoded: {wrong}");
         Status::internal(wrong.to_string())
     })?;
+    put_keys(&mut message, &secret);
     Ok(EncodedPolicy::from(&message))
 }
 
@@ -96,7 +107,9 @@ impl OutboundPolicies for Outbound {
     async fn get(&self, request: Request<TrafficSpec>) -> Result<Response<EncodedPolicy>, Status> {
         let (target, member, _) = read(&request)?;
         let world = self.sight.world().await?;
-        self.answers.get(&world, &target, &namespace(&member).into()).map(Response::new)
+        let secret = self.sight.secret.now();
+        let namespace = namespace(&member).into();
+        self.answers.get(&world, &target, &namespace, secret).map(Response::new)
     }
 
     type WatchStream = Followed<EncodedPolicy>;
@@ -110,6 +123,7 @@ impl OutboundPolicies for Outbound {
         let sought = target.clone();
         let ground = move |world: &World| world.ground(&sought, None);
         let mut last = None;
+        let secret = self.sight.secret.clone();
         let asked = Asked {
             member,
             method: "outbound",
@@ -124,7 +138,7 @@ impl OutboundPolicies for Outbound {
             if last.is_some() && world.is_nobodys(&target) {
                 return Vec::new();
             }
-            match answers.get(world, &target, &namespace) {
+            match answers.get(world, &target, &namespace, secret.now()) {
                 Ok(policy) if last.as_ref() == Some(&policy) => Vec::new(),
                 Ok(policy) => {
                     last = Some(policy.clone());
@@ -176,8 +190,8 @@ mod tests {
                 };
                 for namespace in ["a", "b", "c"].map(Arc::from) {
                     let shown = |one: Result<EncodedPolicy, Status>| one.map_err(|e| e.code());
-                    let expected = shown(answer(world, &target, &namespace));
-                    let got = shown(answers.get(world, &target, &namespace));
+                    let expected = shown(answer(world, &target, &namespace, [0; 32]));
+                    let got = shown(answers.get(world, &target, &namespace, [0; 32]));
                     assert_eq!(got, expected, "{} {target:?} {namespace}", world.version);
                     seen.push(got);
                 }

@@ -14,7 +14,7 @@ pub const GATEWAY_EXPERIMENTAL: &str = "gateway.networking.x-k8s.io";
 pub struct BackendPolicySpec {
     pub target_refs: Vec<TargetRef>,
     pub retry_constraint: Option<RetryConstraint>,
-    /// Not served here; kept to be named.
+    /// As it is written: see [`crate::world`].
     pub session_persistence: Option<Value>,
 }
 

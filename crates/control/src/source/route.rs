@@ -24,14 +24,23 @@ pub struct Route<T> {
     wrong: Vec<(String, String)>,
     /// Other fields that the type does not have.
     pub unknown: Vec<String>,
-    /// `retry` of its rules (GEP-1731), which the type does not have, by the rule's number.
-    retries: BTreeMap<usize, Value>,
+    /// Fields of its rules that the type does not have, by the rule's number.
+    beside: BTreeMap<usize, Beside>,
+}
+
+/// Fields of a rule that the type does not have, as they are written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// GEP-1731.
+    pub retry: Option<Value>,
+    /// GEP-1619.
+    pub session_persistence: Option<Value>,
 }
 
 impl<T> Route<T> {
-    /// `retry` of a rule, as it is written.
-    pub fn retry(&self, rule: usize) -> Option<&Value> {
-        self.retries.get(&rule)
+    /// Fields of a rule that the type does not have.
+    pub fn beside(&self, rule: usize) -> Option<&Beside> {
+        self.beside.get(&rule)
     }
 
     /// What is wrong with a part, where it is not what its author wrote.
@@ -55,13 +64,13 @@ fn read<T: DeserializeOwned>(mut value: Value) -> Result<Route<T>, Mistake> {
     if let Some(route) = value.as_object_mut() {
         route.remove("status");
     }
-    let retries = take_retries(&mut value);
+    let beside = take_beside(&mut value);
     let mut wrong: Vec<(String, String)> = Vec::new();
     loop {
         let Typed { object, unknown } = typed::read::<T>(&value);
         match object {
             Ok(object) => {
-                let mut route = Route { object, wrong, unknown: Vec::new(), retries };
+                let mut route = Route { object, wrong, unknown: Vec::new(), beside };
                 unknown.iter().for_each(|field| route.note(field));
                 return Ok(route);
             }
@@ -83,11 +92,14 @@ fn read<T: DeserializeOwned>(mut value: Value) -> Result<Route<T>, Mistake> {
 }
 
 /// A rule that is `null` or no object has none.
-fn take_retries(value: &mut Value) -> BTreeMap<usize, Value> {
+fn take_beside(value: &mut Value) -> BTreeMap<usize, Beside> {
     let rules = value.pointer_mut("/spec/rules").and_then(Value::as_array_mut);
     let take = |(number, rule): (usize, &mut Value)| {
-        let retry = rule.as_object_mut()?.remove("retry")?;
-        (!retry.is_null()).then_some((number, retry))
+        let rule = rule.as_object_mut()?;
+        let mut take = |name| rule.remove(name).filter(|field| !field.is_null());
+        let (retry, session_persistence) = (take("retry"), take("sessionPersistence"));
+        let beside = Beside { retry, session_persistence };
+        (beside != Beside::default()).then_some((number, beside))
     };
     rules.into_iter().flatten().enumerate().filter_map(take).collect()
 }

@@ -1,15 +1,17 @@
-//! XBackendTrafficPolicy: how many retries Services may get. Pure.
+//! XBackendTrafficPolicy: how many retries Services may get, and how their sessions persist. Pure.
 //!
-//! A policy with a mistake has no effect: its Services keep the default budget.
+//! A policy with a mistake has no effect: its Services keep the default budget, and have no sessions.
 
+use super::persistence::{FIELD, Wish};
 use super::policy::report::{INVALID, ObjectVerdict, Report, TARGET_NOT_FOUND};
 use super::route::traffic::duration;
 use crate::source::backend_policy::{BackendPolicySpec, Budget, Rate, RetryConstraint, TargetRef};
 use crate::source::policy::Policy;
 use crate::source::{Inventory, Problem, Sourced};
 use leno_model::name::Resource;
+use leno_model::persistence::Persistence;
 use leno_model::retry::RetryBudget;
-use leno_model::route::{Backend, BackendKind};
+use leno_model::route::{Backend, BackendKind, Distribution};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -25,10 +27,17 @@ type Object = Sourced<Policy<BackendPolicySpec>>;
 /// Namespace and name of a Service.
 type Name = (Arc<str>, Arc<str>);
 
+/// What one policy says.
+#[derive(Clone, Debug, PartialEq)]
+struct Held {
+    budget: Option<RetryBudget>,
+    sessions: Option<Wish>,
+}
+
 /// What policies say of Services.
 #[derive(Debug, Default)]
 pub struct BackendPolicies {
-    pub(super) budgets: HashMap<Name, RetryBudget>,
+    held: HashMap<Name, Held>,
     pub(super) problems: Vec<Problem>,
     pub(super) verdicts: Vec<ObjectVerdict>,
 }
@@ -49,11 +58,11 @@ impl BackendPolicies {
             )
         });
         let mut holders: HashMap<Name, &Object> = HashMap::new();
-        let mut budgets = HashMap::new();
+        let mut held = HashMap::new();
         let mut report = Report::default();
         for object in all {
             report.begin(object);
-            let Some(budget) = budget(object, &mut report) else { continue };
+            let Some(said) = said(object, &mut report) else { continue };
             for (number, target) in object.object.spec.target_refs.iter().enumerate() {
                 let field = format!("spec.targetRefs[{number}]");
                 let Some(key) = service(object, (target, &field), exists, &mut report) else {
@@ -71,57 +80,93 @@ impl BackendPolicies {
                     }
                     Entry::Vacant(free) => {
                         free.insert(object);
-                        budgets.insert(key, budget);
+                        held.insert(key, said.clone());
                     }
                 }
             }
         }
         let Report { problems, verdicts, .. } = report;
-        Self { budgets, problems, verdicts }
+        Self { held, problems, verdicts }
     }
 
     /// Gives a backend of a route the budget of its Service.
     pub(super) fn complete(&self, backend: &mut Backend) {
-        let (Resource::Object { namespace, name, .. }, BackendKind::Balance(balance)) =
-            (&backend.resource, &mut backend.kind)
-        else {
-            return;
+        let budget = self.of(backend).and_then(|held| held.budget);
+        if let BackendKind::Balance(balance) = &mut backend.kind {
+            balance.retry_budget = budget;
+        }
+    }
+
+    /// Whether sessions of requests to the backend persist.
+    pub(super) fn has_sessions(&self, backend: &Backend) -> bool {
+        self.of(backend).is_some_and(|held| held.sessions.is_some())
+    }
+
+    /// How sessions of a rule with these backends persist.
+    pub(super) fn persistence(
+        &self,
+        backends: &Distribution,
+        scope: &str,
+    ) -> Vec<Arc<Persistence>> {
+        let backends: Vec<&Backend> = match backends {
+            Distribution::Empty => Vec::new(),
+            // Only the first of them is ever used.
+            Distribution::First(backends) => backends.iter().take(1).collect(),
+            Distribution::Random(weighted) => weighted.iter().map(|(backend, _)| backend).collect(),
         };
-        balance.retry_budget = self.budgets.get(&(namespace.clone(), name.clone())).copied();
+        let one = |(number, backend): (u32, &Backend)| {
+            let wish = self.of(backend)?.sessions.as_ref()?;
+            let service = &backend.resource;
+            let scope = format!("{scope} {}/{}", service.namespace(), service.name());
+            Some(Arc::new(wish.persistence(Some(number), &scope)))
+        };
+        (0..).zip(backends).filter_map(one).collect()
+    }
+
+    fn of(&self, backend: &Backend) -> Option<&Held> {
+        let (Resource::Object { namespace, name, .. }, BackendKind::Balance(_)) =
+            (&backend.resource, &backend.kind)
+        else {
+            return None;
+        };
+        self.held.get(&(namespace.clone(), name.clone()))
     }
 }
 
-/// The budget of a policy; `None` where anything of it is wrong.
-fn budget(object: &Object, report: &mut Report) -> Option<RetryBudget> {
+/// What a policy says; `None` where anything of it is wrong.
+fn said(object: &Object, report: &mut Report) -> Option<Held> {
     let spec = &object.object.spec;
     let mut wrong = Vec::new();
-    if spec.session_persistence.is_some() {
-        let message = "not supported";
-        wrong.push(("spec.sessionPersistence".to_owned(), message.to_owned()));
-    }
     let targets = spec.target_refs.len();
     if targets == 0 || targets > TARGETS_MAX {
         let message = format!("{targets} is not a number of targets from 1 to {TARGETS_MAX}");
         wrong.push(("spec.targetRefs".to_owned(), message));
     }
-    let mut budget = None;
-    match &spec.retry_constraint {
-        Some(constraint) => match read(constraint) {
-            Ok(read) => budget = Some(read),
-            Err((field, message)) => {
-                wrong.push((format!("spec.retryConstraint.{field}"), message));
-            }
-        },
-        None if wrong.is_empty() => {
-            wrong.push(("spec.retryConstraint".to_owned(), "missing".to_owned()));
+    let sessions = match spec.session_persistence.as_ref().map(Wish::read) {
+        Some(Err(parts)) => {
+            wrong.extend(parts.into_iter().map(|(part, why)| (format!("spec.{part}"), why)));
+            None
         }
-        None => {}
+        Some(Ok(wish)) => Some(wish),
+        None => None,
+    };
+    let budget = match spec.retry_constraint.as_ref().map(read) {
+        Some(Err((field, message))) => {
+            wrong.push((format!("spec.retryConstraint.{field}"), message));
+            None
+        }
+        Some(Ok(budget)) => Some(budget),
+        None => None,
+    };
+    if wrong.is_empty() && sessions.is_none() && budget.is_none() {
+        let missing = format!("both retryConstraint and {FIELD} are missing");
+        wrong.push(("spec".to_owned(), missing));
     }
     let is_good = wrong.is_empty();
     for (field, message) in wrong {
         report.wrong(object, INVALID, field, format!("{message}; {NO_EFFECT}"));
     }
-    budget.filter(|_| is_good)
+    is_good.then_some(Held { budget, sessions })
 }
 
 /// The budget; what is left out has its default.

@@ -224,9 +224,12 @@ impl World {
             let chosen = chosen.map(|a| complete(a.kind, a.route.as_ref().clone()));
             let mut routes: Vec<_> = chosen.collect();
             if routes.is_empty() {
-                let defaults = default_http(&of_requests).routes.into_iter();
+                let mut defaults = default_http(&of_requests).routes;
+                for rule in defaults.iter_mut().flat_map(|route| &mut route.rules) {
+                    rule.persistence = self.backend_policies.persistence(&rule.backends, "Service");
+                }
                 let kind = if kinds == [Kind::Grpc] { Kind::Grpc } else { Kind::Http };
-                routes = defaults.map(|route| complete(kind, route)).collect();
+                routes = defaults.into_iter().map(|route| complete(kind, route)).collect();
             }
             HttpRoutes { routes }
         };
@@ -283,6 +286,7 @@ fn default_http(backend: &Backend) -> HttpRoutes {
                 backends: Distribution::First(vec![backend.clone()]),
                 timeouts: Timeouts::default(),
                 retry: None,
+                persistence: Vec::new(),
             }],
         }],
     }

@@ -16,12 +16,13 @@ pub mod verdict;
 
 use super::World;
 use super::fault::{self, Faults};
+use super::persistence::{self, Wish as SessionWish};
 use super::policy::report::{ObjectVerdict, Report};
 use super::service::ServiceKey;
 use super::settings::published;
 use crate::limit::PROBLEM_LINES_PER_OBJECT_MAX;
 use crate::source::parse::UNKNOWN_FIELD;
-use crate::source::route::Route;
+use crate::source::route::{Beside, Route};
 use crate::source::{Inventory, Key, Problem, Sourced};
 use filter::Wish;
 use gateway_api::grpcroutes::{GrpcRoute, GrpcRouteRules};
@@ -43,7 +44,6 @@ use parent::{
     patterns_of_namespace, too_many_parents,
 };
 pub(super) use rule::as_http;
-use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +91,7 @@ struct Rule<'a> {
     backends: Vec<BackendRef<'a>>,
     timeouts: Timeouts,
     retry: Option<Box<Retry>>,
+    persistence: Option<SessionWish>,
     /// Fields that cannot be served, with the reason.
     wrong: Vec<(String, String)>,
     /// Fields without which the rule is served, with the reason.
@@ -117,40 +118,60 @@ macro_rules! backends {
 }
 
 fn http_rule<'a>(
-    (rule, retry): (&'a HttpRouteRules, Option<&Value>),
+    (rule, beside): (&'a HttpRouteRules, Option<&Beside>),
     annotated: &Traffic,
     patterns: &Patterns,
 ) -> Rule<'a> {
     let (timeouts, wrong) = matching::timeouts(rule.timeouts.as_ref());
-    let Said { timeouts, retry, left_out } = annotated.rule(timeouts, retry);
+    let retry = beside.and_then(|beside| beside.retry.as_ref());
+    let Said { timeouts, retry, mut left_out } = annotated.rule(timeouts, retry);
+    let persistence = session_wish(beside, &mut left_out);
     Rule {
         matches: rule.matches.iter().flatten().map(|one| matching::http(one, patterns)).collect(),
         filters: rule.filters.iter().flatten().map(filter::http).collect(),
         backends: backends!(rule, filter::http_backend),
         timeouts,
         retry,
+        persistence,
         wrong,
         left_out,
     }
 }
 
+/// How sessions of a rule persist. A field that is not valid is noted, and the rule is served without it.
+fn session_wish(
+    beside: Option<&Beside>,
+    left_out: &mut Vec<(String, String)>,
+) -> Option<SessionWish> {
+    let field = beside?.session_persistence.as_ref()?;
+    let wrong = match SessionWish::read(field) {
+        Ok(wish) => return Some(wish),
+        Err(wrong) => wrong,
+    };
+    let served = |why| format!("{why}; the rule is served without {}", persistence::FIELD);
+    left_out.extend(wrong.into_iter().map(|(part, why)| (part, served(why))));
+    None
+}
+
 fn grpc_rule<'a>(
-    (rule, retry): (&'a GrpcRouteRules, Option<&Value>),
+    (rule, beside): (&'a GrpcRouteRules, Option<&Beside>),
     annotated: &Traffic,
     patterns: &Patterns,
 ) -> Rule<'a> {
     let Said { timeouts, retry: annotated, .. } = annotated.rule(Timeouts::default(), None);
+    let retry = beside.and_then(|beside| beside.retry.as_ref());
+    let mut left_out = Vec::new();
+    left_out.extend(retry.map(|_| ("retry".to_owned(), UNKNOWN_FIELD.to_owned())));
+    let persistence = session_wish(beside, &mut left_out);
     Rule {
         matches: rule.matches.iter().flatten().map(|one| matching::grpc(one, patterns)).collect(),
         filters: rule.filters.iter().flatten().map(filter::grpc).collect(),
         backends: backends!(rule, filter::grpc_backend),
         timeouts,
         retry: annotated,
+        persistence,
         wrong: Vec::new(),
-        left_out: retry
-            .map(|_| ("retry".to_owned(), UNKNOWN_FIELD.to_owned()))
-            .into_iter()
-            .collect(),
+        left_out,
     }
 }
 
@@ -256,7 +277,7 @@ impl Place<'_> {
                 let annotated = Traffic::read(route, kind, &published(metadata), problems);
                 let rules = spec.rules.iter().flatten().enumerate();
                 rules
-                    .map(|(n, rule)| (rule, route.object.retry(n)))
+                    .map(|(n, rule)| (rule, route.object.beside(n)))
                     .map(|rule| http_rule(rule, &annotated, patterns))
                     .collect()
             };
@@ -276,7 +297,7 @@ impl Place<'_> {
                 let annotated = Traffic::read(route, kind, &published(metadata), problems);
                 let rules = spec.rules.iter().flatten().enumerate();
                 rules
-                    .map(|(n, rule)| (rule, route.object.retry(n)))
+                    .map(|(n, rule)| (rule, route.object.beside(n)))
                     .map(|rule| grpc_rule(rule, &annotated, patterns))
                     .collect()
             };

@@ -21,6 +21,7 @@ mod hostile;
 mod manifests;
 mod minimum;
 mod patterns;
+mod persistence;
 mod policy;
 mod rate;
 mod routes;

@@ -54,7 +54,7 @@ an Event and the object's status name it.
 
 A field that is not in the list is unknown: `leno up` and `leno validate` refuse it with its line.
 In a cluster, the API server refuses or removes it. Of the Gateway API's experimental fields, Leno
-reads `retry`.
+reads `retry` and `sessionPersistence`.
 ";
 
 /// Objects that samples refer to.
@@ -128,7 +128,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "XBackendTrafficPolicy",
         api_version: "leno.dev/v1alpha1",
-        about: "The retry budget of a Service ([traffic](traffic.md#the-budget)); also in `gateway.networking.x-k8s.io`.",
+        about: "The retry budget and the sessions of a Service ([traffic](traffic.md#the-budget)); also in `gateway.networking.x-k8s.io`.",
         notice: None,
         rows: BACKEND_POLICY,
     },
@@ -280,6 +280,12 @@ const HTTP_ROUTE: &[Row] = &[
         "[retries](traffic.md#retries)",
         "{parentRefs: [{group: \"\", kind: Service, name: web}], rules: [{retry: {codes: [503], attempts: 2, backoff: 50ms}, backendRefs: [{name: web, port: 80}]}]}",
     ),
+    row(
+        "spec.rules[].sessionPersistence.**",
+        Served,
+        "[sessions](routes.md#session-persistence)",
+        "{parentRefs: [{group: \"\", kind: Service, name: web}], rules: [{sessionPersistence: {type: Cookie, sessionName: s, absoluteTimeout: 1h, idleTimeout: 5m, cookieConfig: {lifetimeType: Permanent}}, backendRefs: [{name: web, port: 80}]}]}",
+    ),
 ];
 
 const GRPC_ROUTE: &[Row] = &[
@@ -342,6 +348,12 @@ const GRPC_ROUTE: &[Row] = &[
         Served,
         "as the filters of a rule",
         "{parentRefs: [{group: \"\", kind: Service, name: api}], rules: [{backendRefs: [{name: api, port: 80, filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {remove: [a]}}]}]}]}",
+    ),
+    row(
+        "spec.rules[].sessionPersistence.**",
+        Served,
+        "as in HTTPRoute",
+        "{parentRefs: [{group: \"\", kind: Service, name: api}], rules: [{sessionPersistence: {type: Header, sessionName: x-session}, backendRefs: [{name: api, port: 80}]}]}",
     ),
 ];
 
@@ -411,9 +423,9 @@ const BACKEND_POLICY: &[Row] = &[
     ),
     row(
         "spec.sessionPersistence",
-        Reported,
-        "not supported",
-        "{targetRefs: [{group: \"\", kind: Service, name: other}], retryConstraint: {budget: {percent: 20}}, sessionPersistence: {type: Cookie}}",
+        Served,
+        "[sessions](routes.md#session-persistence)",
+        "{targetRefs: [{group: \"\", kind: Service, name: other}], sessionPersistence: {type: Cookie}}",
     ),
 ];
 

@@ -8,6 +8,7 @@ use leno_control::ca::root::{State, random_serial};
 use leno_control::ca::service::Certifier;
 use leno_control::ca::{Authority, unix_seconds};
 use leno_control::discovery::Sight;
+use leno_control::discovery::sessions::Secret;
 use leno_control::metrics::Metrics;
 use leno_control::quota::Quotas;
 use leno_control::record::Record;
@@ -115,6 +116,7 @@ impl Mesh {
         let own = Own::new(&names, &format!("host-{id}"), id).unwrap();
         let replicas = Replicas::new(own.clone(), seen.clone(), address.port());
         replicas.certified(credentials.clone());
+        let issuing = watch::channel(authority.clone()).1;
         let sight = Sight {
             worlds: seen,
             drain: drain_of_streams,
@@ -123,8 +125,8 @@ impl Mesh {
             record: record.clone(),
             applied: applied.clone(),
             own,
+            secret: Secret(issuing.clone()),
         };
-        let issuing = watch::channel(authority.clone()).1;
         let certifier = Certifier::new(issuing, tokens.clone(), names, life, metrics);
         let serving = server::serve(listener, credentials, sight, certifier);
         let serving = tasks::spawn("test server", serving);

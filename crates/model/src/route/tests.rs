@@ -36,6 +36,7 @@ fn rule(name: &str, matches: Vec<RequestMatch>) -> HttpRoute {
             backends: Distribution::Empty,
             timeouts: Timeouts::default(),
             retry: None,
+            persistence: Vec::new(),
         }],
     }
 }

@@ -161,6 +161,15 @@ impl<T> Balancer<T> {
         Some(self.slots[chosen].clone())
     }
 
+    /// The endpoint of a session, where it takes requests. Probes are left to requests without a session.
+    #[must_use]
+    pub fn held(&self, now: Instant, is_it: impl Fn(&Slot<T>) -> bool) -> Option<Rc<Slot<T>>> {
+        let slot = self.slots.iter().find(|slot| is_it(slot))?;
+        let takes = !slot.load.is_blocked(now) && !slot.is_ejected();
+        self.requests.set(self.requests.get() + u64::from(takes));
+        takes.then(|| slot.clone())
+    }
+
     /// The pod of a slot (maybe another balancer's) by its address of the other family: what a client without a proxy tries after
     /// a refusal.
     #[must_use]

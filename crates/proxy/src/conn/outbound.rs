@@ -151,16 +151,17 @@ async fn connect_bytes(
     let limits = destination.policy().breaker.as_ref().map(|breaker| breaker.limits);
     let permit = backend.admit_connection(limits.unwrap_or_default())?;
     let bounds = (None, AttemptPlan::DEFAULT.connects_max);
-    let connected = attempts::acquire(thread, &backend, bounds, Instant::now(), async |slot| {
-        let _pending = backend.pending(thread)?;
-        let _turn = slot.data.turn(None).await;
-        let outstanding = slot.start(Instant::now());
-        let direction = Direction::Outbound;
-        let dialling = dial::connect(thread, direction, &slot.endpoint, dial::Carries::Bytes);
-        let stream = Box::pin(dialling).await?;
-        slot.connected();
-        Ok((stream, outstanding))
-    });
+    let connected =
+        attempts::acquire(thread, &backend, bounds, None, Instant::now(), async |slot| {
+            let _pending = backend.pending(thread)?;
+            let _turn = slot.data.turn(None).await;
+            let outstanding = slot.start(Instant::now());
+            let direction = Direction::Outbound;
+            let dialling = dial::connect(thread, direction, &slot.endpoint, dial::Carries::Bytes);
+            let stream = Box::pin(dialling).await?;
+            slot.connected();
+            Ok((stream, outstanding))
+        });
     let (_, (stream, outstanding)) = connected.await?;
     Ok(Upstream { stream, spoken: Buffer::new(), outstanding, _permit: permit })
 }

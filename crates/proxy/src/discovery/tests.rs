@@ -380,6 +380,7 @@ async fn one_bad_route_does_not_hide_the_others() {
             backends: Distribution::Empty,
             timeouts: Timeouts::default(),
             retry: None,
+            persistence: Vec::new(),
         }],
     };
     let routes = HttpRoutes { routes: vec![route("bad"), route("good")] };

@@ -11,6 +11,7 @@ use crate::request::decision::Plan;
 use crate::request::filters::headers::Lines;
 use crate::request::local_reply::UNREACHABLE;
 use crate::request::mirror::copy::Tee;
+use crate::request::persistence::Session;
 use crate::request::retry::{Answer, Judge, Wait};
 use crate::request::timeouts::Progress;
 use leno_http1::edit::{self, Edit, Persistence};
@@ -500,7 +501,9 @@ impl<'a> Exchange<'a> {
 
     /// The head as the client gets it, without the word that is between proxies only.
     fn write_head(&mut self, persistence: Persistence) {
-        let mut lines = Lines::of(self.plan.response_changes());
+        let session = self.plan.session().filter(|_| !self.head.is_interim());
+        let session = session.and_then(Session::response);
+        let mut lines = Lines::of(self.plan.response_changes().chain(&session));
         if self.has_word() {
             lines.remove.push(UNREACHABLE.0);
         }

@@ -18,6 +18,7 @@ use crate::request::filters::headers;
 use crate::request::local_reply::{LocalReply, UNREACHABLE};
 use crate::request::mirror::copy::{self, Copy, Http2Copy, NotCopied};
 use crate::request::observed::Description;
+use crate::request::persistence::Session;
 use crate::request::record::RequestRecord;
 use crate::request::retry::{Answer, Wait};
 use crate::request::side::Side;
@@ -455,6 +456,9 @@ impl Http2Request {
         record.grpc = grpc_status(&parts.headers);
         for change in attempt.plan.response_changes() {
             headers::apply(change, &mut parts.headers);
+        }
+        if let Some(change) = attempt.plan.session().and_then(Session::response) {
+            headers::apply(&change, &mut parts.headers);
         }
         let ended = body.is_end_stream();
         let announced = announced_length(&parts);

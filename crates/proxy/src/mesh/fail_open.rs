@@ -40,6 +40,7 @@ fn outbound(target: SocketAddr, timeout: Duration) -> OutboundPolicy {
             backends: backends(),
             timeouts: Timeouts::default(),
             retry: None,
+            persistence: Vec::new(),
         };
         let route = HttpRoute { resource: resource.clone(), hosts: Vec::new(), rules: vec![rule] };
         HttpRoutes { routes: vec![route] }

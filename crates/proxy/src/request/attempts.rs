@@ -4,6 +4,7 @@
 
 use crate::balance::Slot;
 use crate::refusal::Refusal;
+use crate::request::persistence::Session;
 use crate::thread::ThreadContext;
 use crate::upstream::{Backend, Peer};
 use leno_model::retry::{REPLAY_BYTES_MAX, Retry};
@@ -135,6 +136,13 @@ impl Attempts {
         self.retries
     }
 
+    /// Whether the next attempt may go to the endpoint of the request's session: the last one has not failed there, or only
+    /// its connection was lost.
+    #[must_use]
+    pub fn keep_session(&self) -> bool {
+        self.moves == 0 && self.retries == 0
+    }
+
     /// The endpoint of the last attempt that failed.
     #[must_use]
     pub fn failed(&self) -> Option<&Rc<Slot<Peer>>> {
@@ -143,7 +151,7 @@ impl Attempts {
 }
 
 /// An endpoint and what `connect` made of it; endpoints that refuse are passed over, and `failed` as long as there is
-/// another. `begun` is now, or near enough.
+/// another. The endpoint of the request's session comes first. `begun` is now, or near enough.
 ///
 /// # Errors
 /// What the last of `connects_max` said; or a limit or want of our own, which no other endpoint could mend.
@@ -151,6 +159,7 @@ pub async fn acquire<T>(
     thread: &ThreadContext,
     backend: &Backend,
     (failed, connects_max): (Option<&Rc<Slot<Peer>>>, u8),
+    session: Option<&Session>,
     begun: Instant,
     connect: impl AsyncFn(&Rc<Slot<Peer>>) -> Result<T, Refusal>,
 ) -> Result<(Rc<Slot<Peer>>, T), Refusal> {
@@ -158,7 +167,9 @@ pub async fn acquire<T>(
     let mut now = begun;
     for _ in 0..connects_max {
         let avoid = refused.as_ref().map(|(slot, _)| slot).or(failed);
-        let Some(slot) = backend.pick(thread, now, avoid) else { break };
+        let session = session.filter(|_| refused.is_none());
+        let held = session.and_then(|session| backend.held(session, now));
+        let Some(slot) = held.or_else(|| backend.pick(thread, now, avoid)) else { break };
         let refusal = match connect(&slot).await {
             Ok(made) => return Ok((slot, made)),
             Err(refusal) => refusal,

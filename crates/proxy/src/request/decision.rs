@@ -6,6 +6,7 @@ use crate::request::filters::fault::Injected;
 use crate::request::filters::rewrite::Target;
 use crate::request::filters::{self, Changes, Here, headers};
 use crate::request::local_reply::LocalReply;
+use crate::request::persistence::Session;
 use crate::request::route::{self, RouteChoice};
 use crate::request::view::View;
 use leno_model::breaker::{Accrual, Breaker, Limits};
@@ -76,6 +77,12 @@ impl Plan {
         self.changes.as_ref()?.injected.as_ref()
     }
 
+    /// The session that the request belongs to, where its rule has sessions.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        self.changes.as_ref()?.session.as_deref()
+    }
+
     /// Where the request goes on to, if a filter changes that.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
@@ -137,15 +144,17 @@ pub fn outbound(
     here: &Here<'_, impl Fn() -> Duration>,
     mut draw: impl FnMut() -> f64,
 ) -> Decision {
-    match route::choose(policy, request, draw()) {
-        Ok(choice) => Decision::Forward(Plan {
-            changes: filters::changes(choice.filters(), request, choice.prefix_bytes(), here, draw),
-            attempts: attempts(&choice, request),
-            route: Some(choice),
-            admitted_by: None,
-        }),
-        Err(reply) => Decision::Answer(reply),
+    let (choice, session) = match route::choose(policy, request, &here.now, draw()) {
+        Ok(chosen) => chosen,
+        Err(reply) => return Decision::Answer(reply),
+    };
+    let prefix_bytes = choice.prefix_bytes();
+    let mut changes = filters::changes(choice.filters(), request, prefix_bytes, here, draw);
+    if session.is_some() {
+        changes.get_or_insert_default().session = session;
     }
+    let attempts = attempts(&choice, request);
+    Decision::Forward(Plan { changes, attempts, route: Some(choice), admitted_by: None })
 }
 
 /// The attempts that its rule allows for this request.

@@ -168,7 +168,8 @@ async fn try_endpoints<S: Side, C: Codec>(
         record.acquires();
         let bounds = (attempts.failed(), plan.attempts.connects_max);
         let acquired = {
-            let acquiring = pin!(attempts::acquire(thread, pool, bounds, begins, connect));
+            let session = plan.session().filter(|_| attempts.keep_session());
+            let acquiring = pin!(attempts::acquire(thread, pool, bounds, session, begins, connect));
             timeouts::within(&mut clock, acquiring).await
         };
         let judge = course.judge(attempts.retries(), clock.as_deref());
@@ -185,6 +186,9 @@ async fn try_endpoints<S: Side, C: Codec>(
             Err(over) => return End::Answer(over.into()),
         };
         record.sent_to(&slot, side.series(plan, &slot), acquired.at_once);
+        if let Some(session) = plan.session() {
+            session.sent_to(&slot.endpoint, &slot.data.hash);
+        }
         let started = if acquired.at_once { begins } else { Instant::now() };
         if let Some(clock) = &mut clock {
             clock.times.attempt_begins(started, plan.attempt_timeout(attempts.retries()));

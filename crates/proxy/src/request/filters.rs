@@ -15,6 +15,7 @@ pub mod redirect;
 pub mod rewrite;
 
 use crate::request::local_reply::LocalReply;
+use crate::request::persistence::Session;
 use crate::request::view::View;
 use fault::Injected;
 use leno_model::name::{PeerName, SpiffeId};
@@ -54,6 +55,8 @@ pub struct Changes {
     pub mirrors: Vec<Arc<Mirror>>,
     /// What faults do to it.
     pub injected: Option<Injected>,
+    /// The session that it belongs to.
+    pub session: Option<Box<Session>>,
 }
 
 /// Where and when a request is decided about.

@@ -4,6 +4,7 @@ use crate::ending::Ending;
 use crate::refusal::Refusal;
 use crate::request::filters;
 use crate::request::local_reply::LocalReply;
+use crate::request::persistence::{self, Session};
 use crate::request::view::{Kind, View};
 use leno_model::name::Resource;
 use leno_model::retry::Retry;
@@ -12,6 +13,7 @@ use leno_model::route::{
     pick, pick_weighted,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The rule that a request follows, and the backend that it has drawn.
 #[derive(Clone, Debug)]
@@ -43,7 +45,8 @@ pub fn routes(policy: &OutboundPolicy, kind: Kind) -> Option<&HttpRoutes> {
     }
 }
 
-/// Finds the rule, and draws a backend; `random` is from 0 to 1.
+/// Finds the rule, and draws a backend: that of the request's session, where it has one. `random` is from 0 to 1, `now` from the
+/// beginning of 1970.
 ///
 /// # Errors
 /// The request is answered here: no rule matches, the path can be read in two ways where a rule looks at it, the rule answers
@@ -51,8 +54,9 @@ pub fn routes(policy: &OutboundPolicy, kind: Kind) -> Option<&HttpRoutes> {
 pub fn choose(
     policy: &Arc<OutboundPolicy>,
     view: &View<'_>,
+    now: impl Fn() -> Duration,
     random: f64,
-) -> Result<RouteChoice, LocalReply> {
+) -> Result<(RouteChoice, Option<Box<Session>>), LocalReply> {
     let kind = view.kind();
     let routes = routes(policy, kind).ok_or(Ending::ProtocolChanged)?;
     let picked = pick(routes, view);
@@ -64,7 +68,12 @@ pub fn choose(
     if let Some(reply) = answered(&picked.rule.filters) {
         return Err(reply);
     }
-    let backend = draw(&picked.rule.backends, random).ok_or(Ending::BackendInvalid)?;
+    let (backend, session) = if picked.rule.persistence.is_empty() {
+        (draw(&picked.rule.backends, random), None)
+    } else {
+        persistence::begin(picked.rule, view, now(), || draw(&picked.rule.backends, random))
+    };
+    let backend = backend.ok_or(Ending::BackendInvalid)?;
     let route =
         routes.routes.iter().position(|route| std::ptr::eq(route, picked.route)).unwrap_or(0);
     let rule =
@@ -73,7 +82,7 @@ pub fn choose(
     if let Some(reply) = answered(backend_filters) {
         return Err(reply);
     }
-    Ok(RouteChoice {
+    let choice = RouteChoice {
         policy: policy.clone(),
         kind,
         route,
@@ -82,7 +91,8 @@ pub fn choose(
         prefix_bytes: picked.prefix_bytes,
         has_filters: !(picked.rule.filters.is_empty() && backend_filters.is_empty()),
         limits_time: picked.rule.retry.is_some() || picked.rule.timeouts != Timeouts::default(),
-    })
+    };
+    Ok((choice, session))
 }
 
 fn backend_at(backends: &Distribution, index: usize) -> &route::Backend {

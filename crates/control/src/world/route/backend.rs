@@ -19,6 +19,7 @@ impl<T> Compiler<'_, T> {
         &mut self,
         field: &str,
         backends: &[BackendRef<'_>],
+        has_sessions: bool,
     ) -> Option<Distribution> {
         let mut weighted = Vec::new();
         if backends.len() > BACKENDS_MAX {
@@ -32,7 +33,12 @@ impl<T> Compiler<'_, T> {
             let weight = u32::try_from(backend.weight.unwrap_or(1)).unwrap_or(0);
             let filters = self.filters(&format!("{field}.filters"), backend.filters.clone());
             let found = self.resolved(&field, backend, "its share of requests fails");
-            if weight == 0 {
+            // Sessions stay with a backend that gets no new ones (GEP-1619).
+            let has_sessions = has_sessions
+                || found
+                    .as_ref()
+                    .is_ok_and(|found| self.world.backend_policies.has_sessions(found));
+            if weight == 0 && !has_sessions {
                 continue;
             }
             // A broken backend keeps its share of requests, and fails them (Gateway API, BackendRef).
@@ -54,7 +60,7 @@ impl<T> Compiler<'_, T> {
             weighted.push((backend, weight));
         }
         match weighted.len() {
-            0 => None,
+            _ if weighted.iter().all(|(_, weight)| *weight == 0) => None,
             1 => Some(Distribution::First(
                 weighted.into_iter().map(|(backend, _)| backend).collect(),
             )),

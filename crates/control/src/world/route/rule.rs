@@ -1,11 +1,13 @@
 //! One rule: what of it is served, and what fails in the place of what is not.
 
+use super::super::persistence::Wish as SessionWish;
 use super::BackendRef;
 use super::filter::{MirrorWish, Wish, Wished};
 use super::{Compiled, Compiler, Rule, fail};
 use leno_api::WireError;
 use leno_model::limit::MATCHES_MAX;
 use leno_model::pattern::Patterns;
+use leno_model::persistence::Persistence;
 use leno_model::route::{
     Backend, Distribution, Filter, HttpRoute, HttpRoutes, HttpRule, Mirror, OutboundPolicy,
     OutboundProtocol, PathMatch, RequestMatch, Timeouts,
@@ -65,7 +67,7 @@ impl<T> Compiler<'_, T> {
         if broken {
             self.unsupported();
         }
-        let backends = self.backends(field, &rule.backends);
+        let backends = self.backends(field, &rule.backends, rule.persistence.is_some());
         broken |= self.is_misplaced(field, &matches, filters.as_deref(), backends.as_ref());
         let redirects = filters.iter().flatten().any(|f| matches!(f, Filter::Redirect(_)));
         let (filters, backends) = match (filters, backends) {
@@ -79,8 +81,9 @@ impl<T> Compiler<'_, T> {
                 (filters.unwrap_or_default(), backends.unwrap_or(Distribution::Empty))
             }
         };
-        let rule =
-            HttpRule { matches, filters, backends, timeouts: rule.timeouts, retry: rule.retry };
+        let persistence = self.persistence(field, rule.persistence.as_ref(), &backends);
+        let (timeouts, retry) = (rule.timeouts, rule.retry);
+        let rule = HttpRule { matches, filters, backends, timeouts, retry, persistence };
         let Err(wrong) = self.told(rule.clone()) else {
             self.findings.rules_good += usize::from(!broken);
             return Some(rule);
@@ -88,6 +91,22 @@ impl<T> Compiler<'_, T> {
         self.report(field, format!("{wrong}; the rule answers with a failure"));
         self.unsupported();
         self.failing(rule.matches)
+    }
+
+    /// How sessions persist: the rule's own field comes before policies of its backends.
+    fn persistence(
+        &self,
+        field: &str,
+        wish: Option<&SessionWish>,
+        backends: &Distribution,
+    ) -> Vec<Arc<Persistence>> {
+        let key = &self.route.key;
+        let scope = format!("{} {}/{} {field}", key.kind, key.namespace, key.name);
+        match wish {
+            Some(_) if matches!(backends, Distribution::Empty) => Vec::new(),
+            Some(wish) => vec![Arc::new(wish.persistence(None, &scope))],
+            None => self.world.backend_policies.persistence(backends, &scope),
+        }
     }
 
     /// Reports filters that do not fit the rest of their rule.
@@ -123,6 +142,7 @@ impl<T> Compiler<'_, T> {
             backends: Distribution::Empty,
             timeouts: Timeouts::default(),
             retry: None,
+            persistence: Vec::new(),
         }
     }
 

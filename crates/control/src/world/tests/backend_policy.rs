@@ -77,10 +77,11 @@ fn what_is_refused_by_name() {
     let refused = |spec: &str, problem: &str| refused("leno.dev", spec, problem);
     refused(&constraint("budget: {interval: soon}"), "spec.retryConstraint.budget.interval: ");
     let target = format!("targetRefs: [{WEB}]");
-    refused(&target, "spec.retryConstraint: missing; the policy has no effect");
+    let missing = "spec: both retryConstraint and sessionPersistence are missing; the policy has";
+    refused(&target, missing);
     refused(
-        &format!("{target}, sessionPersistence: {{type: Cookie}}, retryConstraint: {{}}"),
-        "spec.sessionPersistence: not supported; the policy has no effect",
+        &format!("{target}, sessionPersistence: {{type: Later}}, retryConstraint: {{}}"),
+        "spec.sessionPersistence.type: \"Later\" is not one of Cookie, Header; the policy has no",
     );
     refused("retryConstraint: {}", "spec.targetRefs: 0 is not a number of targets from 1 to 16");
     let to = |target: &str| format!("targetRefs: [{target}], retryConstraint: {{}}");

@@ -68,7 +68,7 @@ async fn answer(
             let place = Place { thread, direction: Direction::Outbound, pool, fresh_only: false };
             let connect = async |slot: &Rc<Slot<Peer>>| acquire::acquire(place, slot, true).await;
             let (slot, acquired) =
-                attempts::acquire(thread, pool, (None, CONNECTS_MAX), now, connect).await?;
+                attempts::acquire(thread, pool, (None, CONNECTS_MAX), None, now, connect).await?;
             let mut stream = acquired.upstream;
             let stays = http1(&mut stream, bytes, *exchange, &thread.http1_limits).await?;
             if stays {
@@ -84,7 +84,7 @@ async fn answer(
                 slot.data.http2.lease(thread, false, dial).await
             };
             let (_, mut lease) =
-                attempts::acquire(thread, pool, (None, CONNECTS_MAX), now, connect).await?;
+                attempts::acquire(thread, pool, (None, CONNECTS_MAX), None, now, connect).await?;
             http2(&mut lease.send, copy).await.map_err(|_| Ending::UpstreamReset.into())
         }
     }
