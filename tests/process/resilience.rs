@@ -1,6 +1,7 @@
 //! What fails while traffic flows, and that nobody notices.
 
 mod dying;
+mod once;
 mod protocol;
 mod restart;
 
