@@ -51,6 +51,9 @@ pub(crate) struct Choice {
     /// Trust domain of all identities (identity.trustDomain)
     #[arg(long, value_name = "NAME")]
     pub(crate) identity_trust_domain: Option<String>,
+    /// Registry and path of both images, `registry.example.com/leno` (registry)
+    #[arg(long, value_name = "REGISTRY")]
+    pub(crate) registry: Option<String>,
     /// Image of the control plane (control.image)
     #[arg(long, value_name = "IMAGE")]
     pub(crate) control_image: Option<String>,

@@ -134,6 +134,26 @@ fn what_becomes_of_pods_is_passed_to_the_control_plane() {
     );
 }
 
+#[test]
+fn one_setting_names_the_registry() {
+    let check = |lines: &[&str], image: &str, proxy: &str| {
+        let pod = deployment(lines);
+        let container = &pod["spec"]["containers"][0];
+        let argument = format!("--proxy-image={proxy}");
+        assert_eq!(container["image"], image, "{lines:?}");
+        assert!(container["args"].as_array().unwrap().contains(&argument.into()), "{container:#}");
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let of = |registry: &str, name: &str| format!("{registry}/leno-{name}:{version}");
+    check(&[], &of("localhost", "control"), &of("localhost", "proxy"));
+    let own = "registry.example.com:5000/mesh";
+    let line = format!("registry={own}");
+    check(&[&line], &of(own, "control"), &of(own, "proxy"));
+    check(&[&line, "proxy.image=other/proxy:1"], &of(own, "control"), "other/proxy:1");
+    let wrong = mistakes(&with(&["registry=https://a/"]));
+    assert!(wrong.len() == 1 && wrong[0].starts_with("registry: "), "{wrong:?}");
+}
+
 /// A key that was there twice was no YAML.
 #[test]
 fn annotations_of_the_chart_can_be_changed() {

@@ -7,9 +7,9 @@ use serde_json::Value;
 pub(super) const FILES_GET: &str = ".Files.Get";
 
 /// Every function there is.
-pub const NAMES: [&str; 15] = [
-    "and", "b64enc", "default", "eq", "indent", "ne", "nindent", "not", "or", "quote", "required",
-    "toJson", "toYaml", "trim", FILES_GET,
+pub const NAMES: [&str; 16] = [
+    "and", "b64enc", "default", "eq", "indent", "ne", "nindent", "not", "or", "quote", "replace",
+    "required", "toJson", "toYaml", "trim", FILES_GET,
 ];
 
 /// Numbers from here on are printed by Go's templates with an exponent; those with a fraction below the other, too.
@@ -70,6 +70,9 @@ pub(super) fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
             value => Ok(value.clone()),
         },
         ("quote", [value]) => Ok(Value::String(printed(value)?).to_string().into()),
+        ("replace", [Value::String(old), Value::String(new), Value::String(text)]) => {
+            Ok(text.replace(old.as_str(), new).into())
+        }
         ("trim", [Value::String(text)]) => Ok(text.trim().into()),
         ("b64enc", [Value::String(text)]) => {
             Ok(base64::engine::general_purpose::STANDARD.encode(text).into())

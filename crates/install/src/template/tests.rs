@@ -25,6 +25,7 @@ fn what_is_rendered() {
     check("{{ .Values.name }}-{{.Values.count}}", "leno-3");
     check("a  {{- .Values.name -}}  b", "alenob");
     check("{{ .Values.half }} {{ .Values.whole }}", "0.5 2");
+    check("{{ .Values.name | replace \"l\" .Values.empty | quote }}", "\"eno\"");
     check("a {{/* {{ not }} this */}} b{{- /* nor this */ -}} c", "a  bc");
     check("{{ if .Values.yes }}y{{ else }}n{{ end }}", "y");
     check("{{ if .Values.no }}a{{ else if .Values.yes }}b{{ else }}c{{ end }}", "b");

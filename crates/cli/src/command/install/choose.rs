@@ -47,6 +47,9 @@ impl Choosing {
                 values::merge(&mut given, json!({path[0]: {path[1]: text}}));
             }
         }
+        if let Some(registry) = &choice.registry {
+            values::merge(&mut given, json!({"registry": registry}));
+        }
         let mut complete = chart::defaults();
         values::merge(&mut complete, given.clone());
         let mistakes = chart::mistakes(&complete);
@@ -232,6 +235,33 @@ mod tests {
         assert!(values["identity"]["issuer"]["key"].as_str().unwrap().contains("PRIVATE"));
         assert!(!values["given"].as_str().unwrap().contains("BEGIN"));
         chart::render(&values, "leno").unwrap();
+    }
+
+    /// GitOps: with the same keys, two runs print the same.
+    #[test]
+    fn the_same_input_gives_the_same_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = certificates::make("cluster.local", NOW).unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            Some(path)
+        };
+        let choice = Choice {
+            ha: true,
+            registry: Some("registry.example.com/mesh".to_owned()),
+            identity_issuer_certificate_file: file("issuer.pem", &made.issuer.certificate),
+            identity_issuer_key_file: file("issuer.key", &made.issuer.key),
+            identity_trust_anchors_file: file("roots.pem", &made.anchors),
+            ..set("proxy.metrics=full")
+        };
+        let printed = || {
+            let objects = chart::render(&chosen(&choice, json!({})).unwrap(), "leno").unwrap();
+            objects.iter().map(|object| object.text.clone()).collect::<String>()
+        };
+        let first = printed();
+        assert!(first.contains("registry.example.com/mesh/leno-proxy:"), "{first}");
+        assert_eq!(first, printed());
     }
 
     #[test]
