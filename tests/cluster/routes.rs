@@ -92,6 +92,7 @@ fn routes_are_told_and_obeyed_also_when_their_kinds_come_late() {
     told(&place, "httproute", "lost", GOOD);
     told(&place, "httproute", "early", GOOD);
     answered(&place, &[("http://lost/", "other")]);
+    policies_get_conditions(&place);
     kinds_come_late(&place);
     answered(&place, &rows[..2]);
 }
@@ -103,6 +104,26 @@ fn check(place: &Place, kind: &str, on: &str, rules: &[Value], expected: &str, w
     if !word.is_empty() {
         println!("{kind} {on}: {}", event(place, kind, on, word));
     }
+}
+
+/// Policies get conditions and Events as routes do, and other conditions when their mistake is gone.
+fn policies_get_conditions(place: &Place) {
+    let policies = "authorizationpolicies.policy.leno.dev";
+    let object = |kind: &str, spec: Value| {
+        let (version, name) = match kind {
+            "Server" => ("policy.leno.dev/v1beta3", "late"),
+            _ => ("policy.leno.dev/v1alpha1", "early"),
+        };
+        json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+    };
+    let target = json!({"group": "policy.leno.dev", "kind": "Server", "name": "late"});
+    let spec = json!({"targetRef": target, "requiredAuthenticationRefs": []});
+    place.apply(&[object("AuthorizationPolicy", spec)]);
+    told(place, policies, "early", "Accepted=False TargetNotFound");
+    println!("{}", event(place, "AuthorizationPolicy", "early", "late"));
+    let spec = json!({"podSelector": {"matchLabels": {"app": "none"}}, "port": 8080});
+    place.apply(&[object("Server", spec)]);
+    told(place, policies, "early", "Accepted=True Accepted");
 }
 
 /// Every answer comes from this worker, or has this status.

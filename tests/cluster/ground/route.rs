@@ -41,17 +41,19 @@ pub(crate) fn told(place: &Place, kind: &str, name: &str, expected: &str) {
     });
 }
 
-/// Our conditions but `leno.dev/Applied`, which follows the proxies, as `TYPE=STATUS REASON, …`; those of an older generation are none.
+/// Our conditions but those about proxies, as `TYPE=STATUS REASON, …`; those of an older generation are none.
 fn said(route: &Value) -> String {
     let parents = route["status"]["parents"].as_array().into_iter().flatten();
     let ours = parents.filter(|parent| parent["controllerName"] == "leno.dev/mesh");
-    let conditions = ours.flat_map(|parent| parent["conditions"].as_array()).flatten();
+    let of_parents = ours.filter_map(|parent| parent["conditions"].as_array());
+    let conditions = of_parents.chain(route["status"]["conditions"].as_array()).flatten();
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let one = |condition: &Value| {
         let [kind, status, reason] =
             ["type", "status", "reason"].map(|field| text(&condition[field]));
         let is_current = condition["observedGeneration"] == route["metadata"]["generation"];
-        (is_current && kind != "leno.dev/Applied").then(|| format!("{kind}={status} {reason}"))
+        let is_about_proxies = kind.ends_with("Applied");
+        (is_current && !is_about_proxies).then(|| format!("{kind}={status} {reason}"))
     };
     conditions.filter_map(one).collect::<Vec<_>>().join(", ")
 }
