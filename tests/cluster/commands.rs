@@ -141,7 +141,7 @@ fn tapped(place: &Place) {
 fn tapped_with_the_right_only(place: &Place) {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
-    let rule = |resource: &str, verb: &str| serde_json::json!({"apiGroups": [""], "resources": [resource], "verbs": [verb]});
+    let rule = |resource: &str, verbs: &[&str]| serde_json::json!({"apiGroups": [""], "resources": [resource], "verbs": verbs});
     let binding = |user: &str, kind: &str, role: &str| {
         serde_json::json!({
             "apiVersion": version, "kind": "RoleBinding", "metadata": {"name": user},
@@ -151,7 +151,7 @@ fn tapped_with_the_right_only(place: &Place) {
     };
     let role = serde_json::json!({
         "apiVersion": version, "kind": "Role", "metadata": {"name": "looker"},
-        "rules": [rule("pods", "list"), rule("pods/portforward", "create")],
+        "rules": [rule("pods", &["list"]), rule("pods/portforward", &["get", "create"])],
     });
     let tapper = binding("leno-test-tapper", "ClusterRole", "leno-tap");
     place.apply(&[role, tapper, binding("leno-test-looker", "Role", "looker")]);

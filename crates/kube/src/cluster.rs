@@ -244,12 +244,7 @@ impl Cluster {
         port: u16,
         (path, body): (&str, Option<&str>),
     ) -> Result<Page, Refused> {
-        let asked = Asked {
-            verb: "create",
-            resource: "pods/portforward",
-            namespace: Some(namespace),
-            name: pod,
-        };
+        let asked = Asked::port_forward(namespace, pod);
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let forwarded = api.portforward(pod, &[port]).await;
         let mut forwarder = forwarded.map_err(|error| self.refused(&error, &asked))?;
@@ -285,12 +280,7 @@ impl Cluster {
         path: &str,
         line: impl FnMut(&str) -> bool,
     ) -> Result<(), Refused> {
-        let asked = Asked {
-            verb: "create",
-            resource: "pods/portforward",
-            namespace: Some(namespace),
-            name: pod,
-        };
+        let asked = Asked::port_forward(namespace, pod);
         let failed = |why: String| Refused::Failed {
             tried: format!("GET {path} at port {port} of pod {namespace}/{pod}"),
             why,

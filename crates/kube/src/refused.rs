@@ -77,6 +77,15 @@ pub enum Refused {
     },
 }
 
+impl<'a> Asked<'a> {
+    /// A port-forward to a pod. It begins as GET of a WebSocket, which API servers hold against `get`, and from 1.35 on against `create`
+    /// too.
+    pub(crate) fn port_forward(namespace: &'a str, pod: &'a str) -> Self {
+        let (verb, resource) = ("get and create", "pods/portforward");
+        Self { verb, resource, namespace: Some(namespace), name: pod }
+    }
+}
+
 impl Asked<'_> {
     fn place(&self) -> String {
         match self.namespace {
@@ -157,9 +166,10 @@ mod tests {
 
     #[track_caller]
     fn check(error: kube::Error, expected: &str) {
-        let asked =
-            Asked { verb: "create", resource: "pods/portforward", namespace: Some("n"), name: "p" };
-        assert_eq!(of(&error, &asked, "https://k:6443/").to_string(), expected);
+        assert_eq!(
+            of(&error, &Asked::port_forward("n", "p"), "https://k:6443/").to_string(),
+            expected
+        );
     }
 
     fn answered(code: u16, message: &str) -> kube::Error {
@@ -174,19 +184,19 @@ mod tests {
     fn what_to_look_at() {
         check(
             answered(403, "User \"eve\" cannot"),
-            "not allowed to create pods/portforward in namespace n: User \"eve\" cannot",
+            "not allowed to get and create pods/portforward in namespace n: User \"eve\" cannot",
         );
         let upgrade = UpgradeConnectionError::ProtocolSwitch(http_forbidden());
         check(
             kube::Error::UpgradeConnection(upgrade),
-            "not allowed to create pods/portforward in namespace n",
+            "not allowed to get and create pods/portforward in namespace n",
         );
         check(answered(404, "x"), "no pod n/p");
         check(
             answered(401, ""),
             "the API server https://k:6443 does not accept the credentials of the kubeconfig: the certificate or token is wrong, revoked or expired",
         );
-        check(answered(500, "boom"), "create pods/portforward p in namespace n: boom");
+        check(answered(500, "boom"), "get and create pods/portforward p in namespace n: boom");
         check(
             broken("Connection refused"),
             "the API server https://k:6443 is not reachable: Connection refused",

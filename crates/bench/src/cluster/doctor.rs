@@ -16,7 +16,7 @@ const BUSY_SHARE_MAX: f64 = 0.25;
 const LISTED_IMAGES_MAX: usize = 50;
 
 /// What a benchmark does in a cluster: verb, group, resource and subresource.
-const RIGHTS: [(&str, &str, &str, &str); 13] = [
+const RIGHTS: [(&str, &str, &str, &str); 15] = [
     ("create", "", "namespaces", ""),
     ("delete", "", "namespaces", ""),
     ("list", "", "namespaces", ""),
@@ -24,7 +24,9 @@ const RIGHTS: [(&str, &str, &str, &str); 13] = [
     ("create", "", "services", ""),
     ("create", "", "pods", ""),
     ("list", "", "pods", ""),
+    ("get", "", "pods", "exec"),
     ("create", "", "pods", "exec"),
+    ("get", "", "pods", "portforward"),
     ("create", "", "pods", "portforward"),
     ("create", "apps", "deployments", ""),
     ("list", "discovery.k8s.io", "endpointslices", ""),

@@ -117,6 +117,6 @@ fn verdict(facts: &Facts, proxies: &Proxies) -> Option<Verdict> {
     let Some((pod, why)) = unread else { return facts.unknown(&[CONTROL_PODS]) };
     warning(
         format!("not known for the proxies of {pod}: {why}"),
-        "the control plane is read through a port-forward, which needs the right create pods/portforward; a control plane of an older version does not have the page",
+        "the control plane is read through a port-forward, which needs the rights get and create on pods/portforward; a control plane of an older version does not have the page",
     )
 }

@@ -93,7 +93,7 @@ fn control(facts: &Facts) -> Option<Verdict> {
         return passing(format!("cut off: {}", some_of(&deaf)), restart);
     }
     if !unknown.is_empty() {
-        let hint = "proxies are read through a port-forward, which needs the right create pods/portforward; leno logs NAME --proxy shows whether the control plane answers";
+        let hint = "proxies are read through a port-forward, which needs the rights get and create on pods/portforward; leno logs NAME --proxy shows whether the control plane answers";
         return warning(some_of(&unknown), hint);
     }
     facts.unknown(&[PODS])
@@ -156,7 +156,7 @@ fn age(facts: &Facts) -> Option<Verdict> {
     let silent =
         facts.proxy_metrics.iter().find_map(|(name, said)| Some((name, said.as_ref().err()?)));
     if let (false, Some((name, why))) = (asked, silent) {
-        let hint = "proxies are read through a port-forward, which needs the right create pods/portforward";
+        let hint = "proxies are read through a port-forward, which needs the rights get and create on pods/portforward";
         return warning(format!("not known: {name} cannot be read: {why}"), hint);
     }
     facts.unknown(&[PODS])

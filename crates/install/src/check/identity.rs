@@ -169,7 +169,7 @@ fn loaded(facts: &Facts, category: &mut Category<'_>) {
     let silent =
         facts.control_metrics.iter().find_map(|(pod, said)| Some((pod, said.as_ref().err()?)));
     if let (false, Some((pod, why))) = (asked, silent) {
-        let hint = "the control plane is read through a port-forward, which needs the right create pods/portforward";
+        let hint = "the control plane is read through a port-forward, which needs the rights get and create on pods/portforward";
         category.add(what, warning(format!("not checked: {pod} cannot be read: {why}"), hint));
     } else if asked {
         let verdict = (!wrong.is_empty()).then(|| {
