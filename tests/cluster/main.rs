@@ -17,7 +17,6 @@ mod ground;
 mod identity;
 mod injection;
 mod mesh;
-mod migration;
 mod outages;
 mod policy;
 mod policy_tour;
